@@ -1,0 +1,44 @@
+# headrace: every chore in one place. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test check format test-clients soak bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+install: $(STAMP) ## make .venv with headrace in it
+
+$(STAMP): pyproject.toml setup.py constraints.txt headrace/wire/_records.pyx tools/venv.sh
+	@PYTHON=$(PYTHON) sh tools/venv.sh $(VENV)
+	@touch $@
+
+serve: $(STAMP) ## run a broker on 127.0.0.1:9092 with its data in ./data
+	@exec $(BIN)/headrace serve --data data
+
+test: $(STAMP) ## run the tests (under 15 minutes on two cores)
+	@exec $(BIN)/python -m pytest tests
+
+check: $(STAMP) ## lint, types, layers, tidiness
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/unit/test_tidy.py
+
+format: $(STAMP) ## put the code into the house format
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+test-clients: $(STAMP) ## the Java client, franz-go and kcat too; writes docs/compatibility.md
+	@exec $(BIN)/python -m tests.clients.foreign
+
+soak: $(STAMP) ## the long suites at full length
+	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest tests -m "soak or not soak" -k "soak or crash or machine"
+
+bench: $(STAMP) ## headrace beside Apache Kafka in one run
+	@exec $(BIN)/python -m bench
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build *.egg-info headrace/wire/_records.c headrace/wire/_records*.so

@@ -1,0 +1,7 @@
+"""An error that a person made or must act on: one line that says what happened, to what, and what to do next."""
+
+from __future__ import annotations
+
+
+class Failure(Exception):
+    """The command line prints the message as it is and ends with status 1."""

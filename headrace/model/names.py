@@ -1,0 +1,26 @@
+"""Which names topics and groups may have. Checked before a name touches a path or the metadata."""
+
+from __future__ import annotations
+
+import re
+
+MAX_TOPIC_NAME = 249
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name_problem(name: str) -> str | None:
+    """What is wrong with a topic's name, or None."""
+    if not name:
+        return "a topic's name must not be empty"
+    if name in (".", ".."):
+        return f"a topic cannot be named {name!r}"
+    if len(name) > MAX_TOPIC_NAME:
+        return f"a topic's name has at most {MAX_TOPIC_NAME} characters, this one {len(name)}"
+    if not _LEGAL_TOPIC.fullmatch(name):
+        return f"the topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def names_collide(one: str, other: str) -> bool:
+    """Kafka refuses topics that differ in '.' and '_' only: their metrics would be one."""
+    return one != other and one.replace(".", "_") == other.replace(".", "_")

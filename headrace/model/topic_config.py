@@ -1,0 +1,153 @@
+"""Every setting that a topic can have, with its type, default and meaning; and one topic's settings, typed.
+
+A topic's value wins over the broker's (`broker_name`), which wins over the default here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from headrace.model.settings import INT_MAX, LONG_MAX, Setting, SettingType
+
+_S = Setting
+_T = SettingType
+DAY_MS = 24 * 3600 * 1000
+
+SETTINGS: tuple[Setting, ...] = (
+    _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, or both",
+       choices=("delete", "compact"), broker_name="log.cleanup.policy"),
+    _S("compression.type", _T.STRING, "producer", "only `producer`: batches are kept as they were sent",
+       choices=("producer",), broker_name="compression.type"),
+    _S("delete.retention.ms", _T.LONG, DAY_MS, "how long a tombstone stays in a compacted topic", low=0,
+       broker_name="log.cleaner.delete.retention.ms"),
+    _S("file.delete.delay.ms", _T.LONG, 60_000, "how long a dropped segment's file stays on disk", low=0,
+       broker_name="log.segment.delete.delay.ms"),
+    _S("flush.messages", _T.LONG, LONG_MAX, "taken for compatibility; see headrace.flush", low=1,
+       broker_name="log.flush.interval.messages"),
+    _S("flush.ms", _T.LONG, LONG_MAX, "taken for compatibility; see headrace.flush", low=0,
+       broker_name="log.flush.interval.ms"),
+    _S("headrace.flush", _T.STRING, "page-cache",
+       "page-cache: acknowledged from memory, flushed every second; fsync: acknowledged once on disk",
+       choices=("page-cache", "fsync"), broker_name="headrace.flush"),
+    _S("index.interval.bytes", _T.INT, 4096, "log bytes between two index entries", low=0,
+       broker_name="log.index.interval.bytes"),
+    _S("max.compaction.lag.ms", _T.LONG, LONG_MAX, "the longest a record stays out of compaction", low=1,
+       broker_name="log.cleaner.max.compaction.lag.ms"),
+    _S("max.message.bytes", _T.INT, 1_048_588, "the largest record batch, as the producer compressed it", low=0,
+       broker_name="message.max.bytes"),
+    _S("message.timestamp.after.max.ms", _T.LONG, 3_600_000, "how far in the future a record's time may lie", low=0,
+       broker_name="log.message.timestamp.after.max.ms"),
+    _S("message.timestamp.before.max.ms", _T.LONG, LONG_MAX, "how far in the past a record's time may lie", low=0,
+       broker_name="log.message.timestamp.before.max.ms"),
+    _S("message.timestamp.type", _T.STRING, "CreateTime", "whose clock dates records: producer or broker",
+       choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type"),
+    _S("min.cleanable.dirty.ratio", _T.DOUBLE, 0.5, "the share of uncompacted bytes that starts a compaction",
+       low=0, high=1, broker_name="log.cleaner.min.cleanable.ratio"),
+    _S("min.compaction.lag.ms", _T.LONG, 0, "how long a record is safe from compaction", low=0,
+       broker_name="log.cleaner.min.compaction.lag.ms"),
+    _S("min.insync.replicas", _T.INT, 1, "replicas that must have a record before acks=all answers", low=1,
+       broker_name="min.insync.replicas"),
+    _S("preallocate", _T.BOOLEAN, False, "taken for compatibility; segments grow as they are written",
+       broker_name="log.preallocate"),
+    _S("retention.bytes", _T.LONG, -1, "the size at which old segments go, per partition; -1: no limit", low=-1,
+       broker_name="log.retention.bytes"),
+    _S("retention.ms", _T.LONG, 14 * DAY_MS, "the age at which old segments go; -1: never", low=-1,
+       broker_name="log.retention.ms"),
+    _S("segment.bytes", _T.INT, 1 << 30, "the size at which a new segment starts", low=14, high=INT_MAX,
+       broker_name="log.segment.bytes"),
+    _S("segment.index.bytes", _T.INT, 10 << 20, "the size of an index at which a new segment starts", low=4,
+       broker_name="log.index.size.max.bytes"),
+    _S("segment.jitter.ms", _T.LONG, 0, "taken for compatibility; segments of one age do not roll at once here", low=0,
+       broker_name="log.roll.jitter.ms"),
+    _S("segment.ms", _T.LONG, 7 * DAY_MS, "the age at which a new segment starts", low=1, broker_name="log.roll.ms"),
+    _S("unclean.leader.election.enable", _T.BOOLEAN, False, "may a replica that lacks records lead",
+       broker_name="unclean.leader.election.enable"),
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic's settings, every one with a value."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = DAY_MS
+    file_delete_delay_ms: int = 60_000
+    fsync: bool = False
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    timestamp_after_max_ms: int = 3_600_000
+    timestamp_before_max_ms: int = LONG_MAX
+    log_append_time: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    retention_bytes: int = -1
+    retention_ms: int = 14 * DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_ms: int = 7 * DAY_MS
+    unclean_leader_election: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deleted(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+
+def effective(topic: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Any]:
+    """Every topic setting by name with the value in force, typed."""
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        text = topic.get(setting.name)
+        if text is None and setting.broker_name is not None:
+            text = broker.get(setting.broker_name)
+        values[setting.name] = setting.default if text is None else setting.parse(text)
+    return values
+
+
+def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
+    v = effective(topic, broker)
+    return TopicConfig(
+        cleanup_policy=v["cleanup.policy"],
+        delete_retention_ms=v["delete.retention.ms"],
+        file_delete_delay_ms=v["file.delete.delay.ms"],
+        fsync=v["headrace.flush"] == "fsync",
+        index_interval_bytes=v["index.interval.bytes"],
+        max_compaction_lag_ms=v["max.compaction.lag.ms"],
+        max_message_bytes=v["max.message.bytes"],
+        timestamp_after_max_ms=v["message.timestamp.after.max.ms"],
+        timestamp_before_max_ms=v["message.timestamp.before.max.ms"],
+        log_append_time=v["message.timestamp.type"] == "LogAppendTime",
+        min_cleanable_dirty_ratio=v["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=v["min.compaction.lag.ms"],
+        min_insync_replicas=v["min.insync.replicas"],
+        retention_bytes=v["retention.bytes"],
+        retention_ms=v["retention.ms"],
+        segment_bytes=v["segment.bytes"],
+        segment_index_bytes=v["segment.index.bytes"],
+        segment_ms=v["segment.ms"],
+        unclean_leader_election=v["unclean.leader.election.enable"],
+    )
+
+
+def problem(name: str, text: str) -> str | None:
+    """What is wrong with setting `name` to `text` on a topic, or None."""
+    setting = BY_NAME.get(name)
+    if setting is None:
+        close = get_close_matches(name, BY_NAME, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"a topic has no setting {name!r}{hint}"
+    try:
+        setting.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -1,0 +1,226 @@
+"""Files. The only place that opens one.
+
+`Disk` and `File` are the doors; `RealDisk` is the operating system's. The simulator has a disk that can crash.
+Durability is spelled out by the caller: data is safe after `File.sync`, a new, renamed or removed name after
+`Disk.sync_dir` of its folder. Calls block; whatever may take long goes through `Disk.off_loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class File(Protocol):
+    """An open file. Appends go to its end; reads and writes name their position."""
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers at the end with as few system calls as possible.
+
+        Raises OSError (ENOSPC among them) when not everything was written; part of it may then be in the file, and
+        the caller truncates back.
+        """
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file. May wait for the disk."""
+        ...
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        """Like `pread` if everything is in memory, else None, at once."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Returns when the contents and size are on stable storage; raises OSError when that is not known."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: Path, *, create: bool = False) -> File: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def list_dir(self, path: Path) -> list[str]: ...
+
+    def make_dirs(self, path: Path) -> None: ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is not there is fine."""
+        ...
+
+    def remove_tree(self, path: Path) -> None: ...
+
+    def sync_dir(self, path: Path) -> None: ...
+
+    def read_bytes(self, path: Path) -> bytes:
+        """The whole file; FileNotFoundError if there is none."""
+        ...
+
+    def write_atomic(self, path: Path, data: Buffer) -> None:
+        """Replace the file so that after a crash it holds either the old or the new contents, whole and durable."""
+        ...
+
+    def file_size(self, path: Path) -> int: ...
+
+    def free_bytes(self, path: Path) -> int: ...
+
+    def lock(self, path: Path) -> Callable[[], None] | None:
+        """Take an exclusive lock that dies with the process; the way to release it, or None if another holds it."""
+        ...
+
+    async def off_loop(self, work: Callable[..., T], *args: object) -> T:
+        """Run blocking work without holding up the event loop."""
+        ...
+
+
+class RealFile:
+    __slots__ = ("_fd", "_size")
+
+    def __init__(self, fd: int, size: int) -> None:
+        self._fd = fd
+        self._size = size
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        total = sum(len(buffer) for buffer in buffers)
+        written = os.pwritev(self._fd, buffers, self._size)
+        if written != total:
+            rest = memoryview(b"".join(buffers))[written:]
+            while rest:
+                more = os.pwrite(self._fd, rest, self._size + written)
+                if more == 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written += more
+                rest = rest[more:]
+        self._size += total
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise
+        if got == size:
+            return buffer  # type: ignore[return-value]  # a bytearray nobody else holds serves as bytes, uncopied
+        if got < max(0, min(size, self._size - position)):
+            return None
+        return bytes(memoryview(buffer)[:got])
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, position)
+            view = view[written:]
+            position += written
+        self._size = max(self._size, position)
+
+    def size(self) -> int:
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    """The operating system's files. Folders are made 0700 and files 0600: the data is nobody else's."""
+
+    def __init__(self, threads: int = 4) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-disk")
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        fd = os.open(path, flags, 0o600)
+        return RealFile(fd, os.fstat(fd).st_size)
+
+    def exists(self, path: Path) -> bool:
+        return os.path.exists(path)
+
+    def list_dir(self, path: Path) -> list[str]:
+        return os.listdir(path)
+
+    def make_dirs(self, path: Path) -> None:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def sync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_bytes(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_atomic(self, path: Path, data: Buffer) -> None:
+        fresh = path.with_name(path.name + ".tmp")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(fresh, path)
+        self.sync_dir(path.parent)
+
+    def file_size(self, path: Path) -> int:
+        return os.stat(path).st_size
+
+    def free_bytes(self, path: Path) -> int:
+        return shutil.disk_usage(path).free
+
+    def lock(self, path: Path) -> Callable[[], None] | None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return lambda: os.close(fd)
+
+    async def off_loop(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    def close(self) -> None:
+        self._pool.shutdown()

@@ -1,0 +1,22 @@
+"""The four doors to the outside, carried together to the place where a broker is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.world.clock import Clock, SystemClock
+from headrace.world.disk import Disk, RealDisk
+from headrace.world.entropy import Entropy, SystemEntropy
+from headrace.world.net import Net, RealNet
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    clock: Clock
+    disk: Disk
+    net: Net
+    entropy: Entropy
+
+
+def real_world() -> World:
+    return World(SystemClock(), RealDisk(), RealNet(), SystemEntropy())
