@@ -1,0 +1,234 @@
+"""The records inside a batch, uncompressed, in pure Python: the twin of _records.pyx, function by function.
+
+It serves where there is no C compiler, and says what the compiled twin must do: a test feeds both the same bytes.
+Called by wire/records.py, which picks one of the two.
+
+A record is: length, attributes (1 byte), timestamp delta, offset delta, key length, key, value length, value, number
+of headers, and for each header its key's length, key, value's length, value. Numbers are zigzag varints of at most 32
+bits, the timestamp delta has 64; a length below zero means null. Invariants: every length is checked against the bytes
+that are there, records fill the section exactly, and bad bytes raise Malformed only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.wire.errors import Malformed
+from headrace.wire.record import Record
+
+Buffer = bytes | bytearray | memoryview
+
+_INT64_MAX = 2**63 - 1
+_INT64_MIN = -(2**63)
+_SMALLEST_RECORD_BYTES = 7
+
+
+def _varint(data: memoryview, at: int, bits: int = 32) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data):
+            raise Malformed("a record is cut short")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits:
+            raise Malformed(f"a number in a record needs more than {bits} bits")
+    if value >> bits:
+        raise Malformed(f"a number in a record needs more than {bits} bits")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    value = value << 1 if value >= 0 else (~value << 1) | 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _blob(data: memoryview, at: int) -> tuple[bytes | None, int]:
+    size, at = _varint(data, at)
+    if size < 0:
+        return None, at
+    if size > len(data) - at:
+        raise Malformed(f"a record claims {size} bytes where {len(data) - at} are left")
+    return bytes(data[at : at + size]), at + size
+
+
+def _skip(data: memoryview, at: int) -> tuple[bool, int]:
+    """Goes past a key or value; False if it is null."""
+    size, at = _varint(data, at)
+    if size < 0:
+        return False, at
+    if size > len(data) - at:
+        raise Malformed(f"a record claims {size} bytes where {len(data) - at} are left")
+    return True, at + size
+
+
+def _frame(data: memoryview, at: int) -> tuple[memoryview, int, int]:
+    """The record at `at`: (data up to its end, where its timestamp stands, its end)."""
+    size, at = _varint(data, at)
+    if size < _SMALLEST_RECORD_BYTES - 1 or size > len(data) - at:
+        raise Malformed(f"a record of {size} bytes where {len(data) - at} are left")
+    return data[: at + size], at + 1, at + size
+
+
+def _check_count(data: memoryview, count: int) -> None:
+    if count < 0 or count > len(data) // _SMALLEST_RECORD_BYTES:
+        raise Malformed(f"{count} records in {len(data)} bytes")
+
+
+def _check_end(data: memoryview, at: int) -> None:
+    if at != len(data):
+        raise Malformed(f"{len(data) - at} bytes behind the last record of a batch")
+
+
+def _offset(base_offset: int, delta: int, last_offset_delta: int) -> int:
+    if delta < 0 or delta > last_offset_delta:
+        raise Malformed(f"a record with offset delta {delta} in a batch that ends at {last_offset_delta}")
+    return base_offset + delta
+
+
+def _time(base_timestamp: int, delta: int) -> int:
+    timestamp = base_timestamp + delta
+    if timestamp < _INT64_MIN or timestamp > _INT64_MAX:
+        raise Malformed("a record's timestamp needs more than 64 bits")
+    return timestamp
+
+
+def decode_records(
+    section: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    *,
+    append_time: int | None,
+) -> list[Record]:
+    """All records; `append_time` is the timestamp of every one of them, if given."""
+    data = memoryview(section)
+    _check_count(data, count)
+    records = []
+    at = 0
+    for _ in range(count):
+        body, at, end = _frame(data, at)
+        time_delta, at = _varint(body, at, 64)
+        offset_delta, at = _varint(body, at)
+        key, at = _blob(body, at)
+        value, at = _blob(body, at)
+        offset = _offset(base_offset, offset_delta, last_offset_delta)
+        timestamp = _time(base_timestamp, time_delta) if append_time is None else append_time
+        headers, at = _headers(body, at)
+        if at != end:
+            raise Malformed("a record is longer than what is in it")
+        records.append(Record(offset, timestamp, key, value, headers))
+    _check_end(data, at)
+    return records
+
+
+def _headers(body: memoryview, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = _varint(body, at)
+    if count == 0:
+        return (), at
+    if count < 0 or count > (len(body) - at) // 2:
+        raise Malformed(f"a record claims {count} headers in {len(body) - at} bytes")
+    headers = []
+    for _ in range(count):
+        name, at = _blob(body, at)
+        value, at = _blob(body, at)
+        if name is None:
+            raise Malformed("a record header without a key")
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError as error:
+            raise Malformed("a record header's key is not UTF-8") from error
+    return tuple(headers), at
+
+
+def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytearray:
+    out = bytearray()
+    for offset, timestamp, key, value, headers in records:
+        body = bytearray(1)
+        _put_varint(body, timestamp - base_timestamp)
+        _put_varint(body, offset - base_offset)
+        _put_blob(body, key)
+        _put_blob(body, value)
+        _put_varint(body, len(headers))
+        for name, content in headers:
+            _put_blob(body, name.encode())
+            _put_blob(body, content)
+        _put_varint(out, len(body))
+        out += body
+    return out
+
+
+def _put_blob(out: bytearray, blob: bytes | None) -> None:
+    if blob is None:
+        out.append(1)
+    else:
+        _put_varint(out, len(blob))
+        out += blob
+
+
+def scan_keys(
+    section: Buffer, count: int, base_offset: int, last_offset_delta: int
+) -> list[tuple[int, bytes | None, bool]]:
+    """(offset, key, whether it has a value) of every record; the headers are not looked at."""
+    data = memoryview(section)
+    _check_count(data, count)
+    found = []
+    at = 0
+    for _ in range(count):
+        body, at, end = _frame(data, at)
+        _, at = _varint(body, at, 64)
+        offset_delta, at = _varint(body, at)
+        key, at = _blob(body, at)
+        has_value, _ = _skip(body, at)
+        found.append((_offset(base_offset, offset_delta, last_offset_delta), key, has_value))
+        at = end
+    _check_end(data, at)
+    return found
+
+
+def scan_times(
+    section: Buffer, count: int, base_offset: int, last_offset_delta: int, base_timestamp: int
+) -> list[tuple[int, int]]:
+    """(offset, timestamp) of every record; nothing else is looked at."""
+    data = memoryview(section)
+    _check_count(data, count)
+    found = []
+    at = 0
+    for _ in range(count):
+        body, at, end = _frame(data, at)
+        time_delta, at = _varint(body, at, 64)
+        offset_delta, _ = _varint(body, at)
+        found.append((_offset(base_offset, offset_delta, last_offset_delta), _time(base_timestamp, time_delta)))
+        at = end
+    _check_end(data, at)
+    return found
+
+
+def filter_records(section: Buffer, keep: Sequence[bool], timestamp_shift: int) -> bytearray:
+    """The records whose turn in `keep` is true, their timestamp deltas moved by `timestamp_shift`."""
+    data = memoryview(section)
+    _check_count(data, len(keep))
+    out = bytearray()
+    at = 0
+    for wanted in keep:
+        start = at
+        body, at, end = _frame(data, at)
+        if wanted and timestamp_shift == 0:
+            out += body[start:end]
+        elif wanted:
+            time_delta, rest = _varint(body, at, 64)
+            moved = bytearray(body[at - 1 : at])
+            _put_varint(moved, _time(time_delta, timestamp_shift))
+            _put_varint(out, len(moved) + end - rest)
+            out += moved
+            out += body[rest:end]
+        at = end
+    _check_end(data, at)
+    return out

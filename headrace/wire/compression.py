@@ -1,0 +1,134 @@
+"""The four codecs of record batches, by their number in the batch's attributes, behind two functions.
+
+Called by wire/records.py alone. The invariant: whatever the bytes say, `decompress` never holds more than `limit_bytes`
+of output (at most as much again while its buffer grows), and answers bad bytes with Malformed only.
+
+Two formats need care, because clients disagree:
+- snappy is one raw block (librdkafka), or a chain of blocks in the framing of Java's snappy library: a magic of 8
+  bytes, two version numbers, then (length, raw block) pairs; streams of that kind may follow each other.
+- lz4 is the frame format, and Java reads it only when its blocks are independent of each other, so frames are built
+  here, from single blocks.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import cramjam
+
+from headrace.wire.errors import Malformed
+
+Buffer = bytes | bytearray | memoryview
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_JAVA_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_JAVA_SNAPPY_HEADER = _JAVA_SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
+_JAVA_SNAPPY_BLOCK_BYTES = 32 * 1024
+# Magic, independent blocks without checksums (0x60) of at most 64 KiB (0x40), the header's own checksum.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 0x80000000
+_FIRST_GUESS_BYTES = 16 * 1024
+_GUESS_GROWTH = 4
+
+
+def compress(codec: int, data: Buffer) -> Buffer:
+    if codec == NONE:
+        return data
+    if codec == GZIP:
+        return bytes(cramjam.gzip.compress(data))
+    if codec == SNAPPY:
+        return _compress_snappy(memoryview(data))
+    if codec == LZ4:
+        return _compress_lz4(memoryview(data))
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    raise Malformed(f"compression codec {codec} is unknown")
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """What `compress` was given; Malformed if that is longer than the limit, or if `data` is garbled."""
+    if codec == NONE:
+        return data
+    try:
+        if codec == GZIP:
+            return _inflate(cramjam.gzip.decompress_into, data, limit_bytes)
+        if codec == SNAPPY:
+            return _decompress_snappy(memoryview(data), limit_bytes)
+        if codec == LZ4:
+            return _inflate(cramjam.lz4.decompress_into, data, limit_bytes)
+        if codec == ZSTD:
+            return _inflate(cramjam.zstd.decompress_into, data, limit_bytes)
+    except (cramjam.DecompressionError, struct.error) as error:
+        raise Malformed(f"{NAMES[codec]} data is garbled: {error}") from error
+    raise Malformed(f"compression codec {codec} is unknown")
+
+
+def _inflate(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
+    """Decompresses into a buffer of fixed size, and into a larger one when that overflows, up to the limit."""
+    guess = min(max(_FIRST_GUESS_BYTES, _GUESS_GROWTH * len(data)), limit_bytes)
+    while True:
+        out = bytearray(guess)
+        try:
+            size = into(data, out)
+        except cramjam.DecompressionError as error:
+            # The codecs report an output that is too small in these words alone.
+            if "failed to write whole buffer" not in str(error):
+                raise
+            if guess == limit_bytes:
+                raise Malformed(f"{len(data)} compressed bytes hold more than the {limit_bytes} allowed") from error
+            guess = min(guess * _GUESS_GROWTH, limit_bytes)
+        else:
+            return memoryview(out)[:size]
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> Buffer:
+    if data[: len(_JAVA_SNAPPY_MAGIC)] != _JAVA_SNAPPY_MAGIC:
+        return _snappy_block(data, limit_bytes)
+    out = bytearray()
+    at, end = 0, len(data)
+    while at < end:
+        if data[at : at + len(_JAVA_SNAPPY_MAGIC)] == _JAVA_SNAPPY_MAGIC:
+            at += len(_JAVA_SNAPPY_HEADER)
+            continue
+        (size,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if size < 0 or size > end - at:
+            raise Malformed(f"a snappy block of {size} bytes where {end - at} are left")
+        out += _snappy_block(data[at : at + size], limit_bytes - len(out))
+        at += size
+    if at != end:
+        raise Malformed("a snappy stream is cut short")
+    return out
+
+
+def _snappy_block(data: memoryview, limit_bytes: int) -> Buffer:
+    size = cramjam.snappy.decompress_raw_len(data)
+    if size > limit_bytes:
+        raise Malformed(f"{len(data)} compressed bytes hold {size}, more than the {limit_bytes} allowed")
+    out = bytearray(size)
+    cramjam.snappy.decompress_raw_into(data, out)
+    return out
+
+
+def _compress_snappy(data: memoryview) -> Buffer:
+    out = bytearray(_JAVA_SNAPPY_HEADER)
+    for at in range(0, len(data), _JAVA_SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _JAVA_SNAPPY_BLOCK_BYTES]))
+        out += struct.pack(">i", len(block)) + block
+    return out
+
+
+def _compress_lz4(data: memoryview) -> Buffer:
+    out = bytearray(_LZ4_HEADER)
+    for at in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[at : at + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += struct.pack("<I", len(block)) + block
+        else:
+            out += struct.pack("<I", len(plain) | _LZ4_STORED) + plain
+    return out + bytes(4)

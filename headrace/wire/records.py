@@ -1,0 +1,148 @@
+"""The records of a batch, of whatever codec: made, read, and looked through.
+
+Called by everything that must open a batch: the offsets topic, compaction, lookups by time, the command line. The
+broker's hot path does not: there batches are opaque (wire/batches.py). Compiled code does the work where it could be
+built, its pure-Python twin elsewhere; both give the same answers.
+
+Bad bytes raise Malformed and nothing else. The CRC is not looked at: whoever reads from a doubtful place calls
+`batches.crc_ok` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.wire import batches, compression
+from headrace.wire.batches import HEADER, HEADER_BYTES, LOG_APPEND_TIME, MAGIC, BatchHeader, Buffer
+from headrace.wire.errors import Malformed
+from headrace.wire.record import Headers, Record
+
+if TYPE_CHECKING:
+    from headrace.wire import _records_py as codec_twin
+else:
+    try:
+        from headrace.wire import _records as codec_twin
+    except ImportError:
+        from headrace.wire import _records_py as codec_twin
+
+__all__ = [
+    "COMPILED",
+    "Headers",
+    "Record",
+    "decode",
+    "default_limit_bytes",
+    "encode_batch",
+    "first_at_or_after",
+    "has_null_key",
+    "iterate",
+    "open_batch",
+]
+
+COMPILED: bool = codec_twin.__name__.endswith("._records")
+
+_LIMIT_BYTES = 64 * 1024 * 1024
+_LIMIT_RATIO = 16
+
+
+def default_limit_bytes(compressed_bytes: int) -> int:
+    """How much a batch may hold when it is opened: enough for every honest one, too little for a bomb."""
+    return _LIMIT_BYTES + _LIMIT_RATIO * compressed_bytes
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    codec: int = compression.NONE,
+    producer_id: int = batches.NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = batches.NO_SEQUENCE,
+    attributes: int = 0,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """One batch with these records, whose offsets rise and start at `base_offset` or after it."""
+    if not records:
+        raise ValueError("a batch needs a record")
+    if records[0].offset < base_offset:
+        raise ValueError(f"offset {records[0].offset} is before the batch's base offset {base_offset}")
+    base_timestamp = records[0].timestamp
+    body = compression.compress(codec, codec_twin.encode_records(records, base_offset, base_timestamp))
+    batch = bytearray(HEADER_BYTES)
+    batch += body
+    length = len(batch) - batches.PREFIX_BYTES
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=length,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes | codec,
+        last_offset_delta=records[-1].offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    HEADER.pack_into(batch, 0, *header)
+    batches.restamp_crc(batch, 0, length)
+    return batch
+
+
+def open_batch(batch: Buffer, at: int = 0, limit_bytes: int | None = None) -> tuple[BatchHeader, Buffer]:
+    """The header of the batch at `at`, and its records section, decompressed to at most `limit_bytes`."""
+    if len(batch) - at < HEADER_BYTES:
+        raise Malformed(f"a record batch is cut short: {len(batch) - at} bytes left")
+    header = batches.read_header(batch, at)
+    if header.magic != MAGIC:
+        raise Malformed(f"record format {header.magic}, not {MAGIC}")
+    if header.length < HEADER_BYTES - batches.PREFIX_BYTES or header.size > len(batch) - at:
+        raise Malformed(f"a record batch claims {header.length} bytes, {len(batch) - at} are there")
+    body = memoryview(batch)[at + HEADER_BYTES : at + header.size]
+    if header.record_count == 0 and not body:
+        return header, body  # compaction leaves such batches, whatever their codec
+    if limit_bytes is None:
+        limit_bytes = default_limit_bytes(len(body))
+    return header, compression.decompress(header.codec, body, limit_bytes)
+
+
+def decode(batch: Buffer, at: int = 0, *, limit_bytes: int | None = None) -> list[Record]:
+    """The records of the batch at `at`, with absolute offsets."""
+    header, section = open_batch(batch, at, limit_bytes)
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    return codec_twin.decode_records(
+        section,
+        header.record_count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp,
+        append_time=append_time,
+    )
+
+
+def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Record]:
+    """The records of all batches in `buffer`, one batch in memory at a time; Malformed if the last is cut short."""
+    at = 0
+    while at < len(buffer):
+        yield from decode(buffer, at, limit_bytes=limit_bytes)
+        at += batches.read_header(buffer, at).size
+
+
+def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record of this batch that is as late as `timestamp`."""
+    header, section = open_batch(batch, at)
+    times = codec_twin.scan_times(
+        section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
+    )
+    if header.attributes & LOG_APPEND_TIME:
+        times = [(offset, header.max_timestamp) for offset, _ in times]
+    return next((found for found in times if found[1] >= timestamp), None)
+
+
+def has_null_key(batch: Buffer, at: int = 0) -> bool:
+    """Whether a record has no key, which a compacted topic refuses."""
+    header, section = open_batch(batch, at)
+    scanned = codec_twin.scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
+    return any(key is None for _, key, _ in scanned)
