@@ -518,6 +518,11 @@ def _writer(api_key: int, version: int, direction: str) -> Callable[[_Out, Any],
     return _compile_writer(_entity(api_key, version, direction))
 
 
+def knows(api_key: int, version: int) -> bool:
+    """Whether this API has a schema of this version."""
+    return api_key in api_key_map and version in schema_name_map[api_key_map[api_key]]
+
+
 @cache
 def header_version(api_key: int, version: int, direction: str) -> int:
     """The version of the header in front of this request or response."""

@@ -1,0 +1,94 @@
+"""What stands in front of every request and response, between the frame's size and the body. No sockets here.
+
+    request:   api key (2), api version (2), correlation id (4), client id (2 + n), tags (since header v2)
+    response:  correlation id (4), tags (since header v1)
+
+Called by the server with a whole frame, without its size. The first four fields lie at the same place in every header
+version, so even a request of an unknown API or version can be named, and ApiVersions can be answered (KIP-511: that
+response keeps header v0 in every version, since its reader does not know yet what the broker speaks).
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import NamedTuple
+
+from headrace.wire.errors import Malformed
+from headrace.wire.messages import header_version, knows
+
+_API = struct.Struct(">hh")
+_FIXED_PART = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_TAG_FIELDS_AT_MOST = 64
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str  # "" if the client gave none
+
+
+def peek_api(frame: memoryview) -> tuple[int, int]:
+    """(api key, version) of the request in this frame."""
+    if len(frame) < _API.size:
+        raise Malformed(f"a request of {len(frame)} bytes")
+    return _API.unpack_from(frame)  # type: ignore[return-value]
+
+
+def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header, and where the body begins; of an unknown API or version the body's beginning is a guess."""
+    api_key, version = peek_api(frame)
+    if len(frame) < _FIXED_PART.size:
+        raise Malformed(f"a request of {len(frame)} bytes")
+    _, _, correlation_id, size = _FIXED_PART.unpack_from(frame)
+    at = _FIXED_PART.size
+    if size > len(frame) - at:
+        raise Malformed(f"a client id of {size} bytes where {len(frame) - at} are left")
+    client_id = ""
+    if size > 0:
+        try:
+            client_id = str(frame[at : at + size], "utf-8")
+        except UnicodeDecodeError as error:
+            raise Malformed("a client id that is not UTF-8") from error
+        at += size
+    if knows(api_key, version) and header_version(api_key, version, "request") >= 2:
+        at = _skip_tags(frame, at)
+    return RequestHeader(api_key, version, correlation_id, client_id), at
+
+
+def response_prefix(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The header of a response, without the frame's size."""
+    return _CORRELATION_ID.pack(correlation_id) + _response_tags(api_key, version)
+
+
+@cache
+def _response_tags(api_key: int, version: int) -> bytes:
+    return b"\x00" if header_version(api_key, version, "response") >= 1 else b""
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    count, at = _uvarint(frame, at)
+    if count > _TAG_FIELDS_AT_MOST:
+        raise Malformed(f"a request header with {count} tagged fields")
+    for _ in range(count):
+        _, at = _uvarint(frame, at)
+        size, at = _uvarint(frame, at)
+        at += size
+        if at > len(frame):
+            raise Malformed("a request header's tagged field is longer than the frame")
+    return at
+
+
+def _uvarint(frame: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(frame):
+            raise Malformed("a request header is cut short")
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise Malformed("a varint of more than five bytes")
