@@ -1,0 +1,100 @@
+"""The way to a broker: quiet Kafka clients, a quick check that somebody answers, and errors as sentences.
+
+Called by every command that talks to a broker; the only module that makes admin clients and knows client settings.
+Invariants: librdkafka never writes to the user's terminal, and a broker that is not there costs seconds, not minutes.
+"""
+
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from headrace.cli.options import parse_brokers
+from headrace.model.failure import Failure
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException
+
+    from headrace.cli.admin_nouns import AdminClient
+
+CONNECT_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 5.0  # the first answer: longer means that no Kafka broker is there
+REQUEST_TIMEOUT_S = 20.0  # later answers: a broker that deletes ten thousand partitions may take its time
+
+
+def client_settings(broker: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Settings of every client: where the broker is, and no word from librdkafka itself (log_level 0)."""
+    return {
+        "bootstrap.servers": broker,
+        "client.id": "headrace-cli",
+        "log_level": 0,
+        "log.connection.close": False,
+        "error_cb": ignore_error,
+        "broker.address.family": "any",
+        "socket.connection.setup.timeout.ms": 5000,
+        **(extra or {}),
+    }
+
+
+def ignore_error(_error: "KafkaError") -> None:
+    """Connection errors come back as the failure of the request that they hit; saying them twice helps nobody."""
+
+
+def open_admin(broker: str) -> "AdminClient":
+    """An admin client of a broker that has answered a request."""
+    reach(broker)
+    from confluent_kafka import KafkaException
+
+    from headrace.cli.admin_nouns import AdminClient
+
+    admin = AdminClient(client_settings(broker))
+    try:
+        admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S).result(ANSWER_TIMEOUT_S + 1)
+    except (KafkaException, TimeoutError):
+        raise Failure(
+            f"something listens at {broker}, but it gives no Kafka answer within {ANSWER_TIMEOUT_S:.0f} seconds: "
+            "is that the port of a broker, and is the address it advertises reachable from here?"
+        ) from None
+    return admin
+
+
+def reach(broker: str) -> None:
+    """Fail with one clear line unless an address of the list accepts a connection."""
+    reason = ""
+    for host, port in parse_brokers(broker):
+        try:
+            socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            reason = (error.strerror or str(error) or "timed out").lower()
+    raise Failure(
+        f"no broker answers at {broker}: is `headrace serve` running? "
+        f"Choose another one with --broker HOST:PORT or HEADRACE_BROKER ({reason})"
+    )
+
+
+def settle(future: "Future[Any]", doing: str) -> Any:
+    """The result of an admin request; `doing` starts the sentence in which its failure is told."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(REQUEST_TIMEOUT_S + 5)
+    except KafkaException as error:
+        raise Failure(f"{doing}: {reason_of(error)}") from None
+    except TimeoutError:
+        raise Failure(f"{doing}: the broker gave no answer within {REQUEST_TIMEOUT_S:.0f} seconds") from None
+
+
+def reason_of(error: "KafkaException") -> str:
+    """The client's or the broker's own words, without the code in front of them."""
+    from confluent_kafka import KafkaError
+
+    cause = error.args[0] if error.args else error
+    return str(cause.str() if isinstance(cause, KafkaError) else cause).removeprefix("Broker: ")
+
+
+def error_code(error: "KafkaException") -> int | None:
+    from confluent_kafka import KafkaError
+
+    cause = error.args[0] if error.args else None
+    return cause.code() if isinstance(cause, KafkaError) else None

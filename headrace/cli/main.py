@@ -1,0 +1,111 @@
+"""The front door of the command line: one `headrace` with every command group hung on it.
+
+Owns the translation of everything that can go wrong into one line on stderr and an exit code, so that no command
+prints a traceback and no command handles errors of its own. Called by the `headrace` script and by the tests.
+Invariant: importing this module loads neither the Kafka client, nor rich, nor the server; `--help` stays instant.
+"""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from headrace.cli import cluster, consume, group, log, produce, serve, topic
+from headrace.cli.options import examples
+from headrace.model.failure import Failure
+
+
+class Door(TyperGroup):
+    """The root group: runs a command and turns its failures into a line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except Failure as failure:
+            typer.echo(f"headrace: {one_line(str(failure))}", err=True)
+            raise typer.Exit(1) from None
+        except BrokenPipeError:
+            leave_pipe()
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except Exception as error:
+            line = client_failure(error)
+            if line is None:
+                raise
+            typer.echo(f"headrace: {one_line(line)}", err=True)
+            raise typer.Exit(1) from None
+        return result
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks: an error is one line, whatever a broker put into its message."""
+    return " ".join(text.split())
+
+
+def leave_pipe() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not complain about the closed pipe."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def client_failure(error: Exception) -> str | None:
+    """What the Kafka client has to say, where it is the one that failed; it is never loaded only to ask."""
+    client = sys.modules.get("confluent_kafka")
+    if client is None or not isinstance(error, client.KafkaException):
+        return None
+    cause = error.args[0] if error.args else error
+    return str(cause.str()) if isinstance(cause, client.KafkaError) else str(cause)
+
+
+app = typer.Typer(
+    cls=Door,
+    name="headrace",
+    help="A durable message queue that speaks the Kafka protocol.",
+    epilog=examples(
+        "headrace serve --data ./data",
+        "headrace topic create orders --partitions 4",
+        "echo 'hello' | headrace produce orders",
+        "headrace consume orders --exit",
+        "headrace group describe billing",
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+serve.register(app)
+produce.register(app)
+consume.register(app)
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(log.app, name="log")
+app.add_typer(cluster.app, name="cluster")
+
+
+def main() -> None:
+    """The entry point of the `headrace` script."""
+    app()

@@ -1,0 +1,67 @@
+"""Points in time as people type them, and time spans as people read them.
+
+Called by every command that takes a time. Invariant: a moment is always epoch milliseconds, and it is never negative;
+a time without a zone is in the zone of the machine that the command runs on.
+"""
+
+import re
+import time
+from datetime import datetime
+
+import typer
+
+UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+SPAN = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
+SPAN_PART = re.compile(r"(\d+)(ms|[smhdw])")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def parse_moment(text: str, now: int) -> int:
+    """ISO 8601, epoch milliseconds, `now`, or a span back from now such as -2h, -90s or -1d12h."""
+    moment = read_moment(text.strip(), now)
+    if moment is None or moment < 0:
+        raise typer.BadParameter(
+            f"{text!r} is not a time: write 2025-01-31T12:00:00Z, epoch milliseconds, or a span back such as -2h"
+        )
+    return moment
+
+
+def read_moment(text: str, now: int) -> int | None:
+    if text == "now":
+        return now
+    if text.isdecimal():
+        return int(text)
+    if text.startswith("-") and SPAN.fullmatch(text[1:]):
+        return now - sum(int(count) * UNIT_MS[unit] for count, unit in SPAN_PART.findall(text))
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def describe_moment(moment_ms: int) -> str:
+    """A moment for a table: local time, to the millisecond; Kafka's -1 stands for no time."""
+    if moment_ms < 0:
+        return "-"
+    try:
+        return datetime.fromtimestamp(moment_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return str(moment_ms)
+
+
+def describe_span(seconds: float) -> str:
+    """A span for a table: the two largest units, such as 3d 4h or 12s."""
+    if seconds < 1:
+        return "0s" if seconds <= 0 else "<1s"
+    rest = int(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
