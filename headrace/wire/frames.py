@@ -34,7 +34,8 @@ def peek_api(frame: memoryview) -> tuple[int, int]:
     """(api key, version) of the request in this frame."""
     if len(frame) < _API.size:
         raise Malformed(f"a request of {len(frame)} bytes")
-    return _API.unpack_from(frame)  # type: ignore[return-value]
+    api_key, version = _API.unpack_from(frame)
+    return api_key, version
 
 
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:

@@ -33,11 +33,20 @@ __all__ = [
     "decode",
     "default_limit_bytes",
     "encode_batch",
+    "filter_records",
     "first_at_or_after",
     "has_null_key",
     "iterate",
     "open_batch",
+    "scan_keys",
+    "scan_times",
+    "seal_batch",
 ]
+
+# What compaction needs: these look at the records section of an opened batch.
+filter_records = codec_twin.filter_records
+scan_keys = codec_twin.scan_keys
+scan_times = codec_twin.scan_times
 
 COMPILED: bool = codec_twin.__name__.endswith("._records")
 
@@ -67,13 +76,9 @@ def encode_batch(
     if records[0].offset < base_offset:
         raise ValueError(f"offset {records[0].offset} is before the batch's base offset {base_offset}")
     base_timestamp = records[0].timestamp
-    body = compression.compress(codec, codec_twin.encode_records(records, base_offset, base_timestamp))
-    batch = bytearray(HEADER_BYTES)
-    batch += body
-    length = len(batch) - batches.PREFIX_BYTES
     header = BatchHeader(
         base_offset=base_offset,
-        length=length,
+        length=0,
         leader_epoch=leader_epoch,
         magic=MAGIC,
         crc=0,
@@ -86,7 +91,15 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    HEADER.pack_into(batch, 0, *header)
+    return seal_batch(header, codec_twin.encode_records(records, base_offset, base_timestamp))
+
+
+def seal_batch(header: BatchHeader, section: Buffer) -> bytearray:
+    """The batch of this header and these uncompressed records; length and CRC are filled in."""
+    batch = bytearray(HEADER_BYTES)
+    batch += compression.compress(header.codec, section)
+    length = len(batch) - batches.PREFIX_BYTES
+    HEADER.pack_into(batch, 0, *header._replace(length=length))
     batches.restamp_crc(batch, 0, length)
     return batch
 
@@ -133,7 +146,7 @@ def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Recor
 def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record of this batch that is as late as `timestamp`."""
     header, section = open_batch(batch, at)
-    times = codec_twin.scan_times(
+    times = scan_times(
         section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
     )
     if header.attributes & LOG_APPEND_TIME:
@@ -144,5 +157,5 @@ def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0) -> tuple[int, 
 def has_null_key(batch: Buffer, at: int = 0) -> bool:
     """Whether a record has no key, which a compacted topic refuses."""
     header, section = open_batch(batch, at)
-    scanned = codec_twin.scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
+    scanned = scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
     return any(key is None for _, key, _ in scanned)

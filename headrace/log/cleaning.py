@@ -1,0 +1,152 @@
+"""Compaction of a segment as a transform of bytes: batches in, fewer or smaller batches out. No files, no clock.
+
+Called by log/compaction.py, which reads segments, fills a `KeyMap` from the dirty part of the log in order, runs
+`clean` over every segment below `key_map.next_offset`, and swaps the files.
+
+What holds afterwards: every record that is left has its offset, timestamp, key, value and headers; of each key the last
+record is left; a batch keeps base offset, last offset, leader epoch, producer id, epoch and sequence, and its codec.
+Tombstones stay for `delete_retention_ms` after the first cleaning that saw them, so that a slow reader learns of the
+deletion: that cleaning writes the end of their stay into the batch's base timestamp and sets an attribute (KIP-534).
+A batch that loses all its records disappears, unless its header is still needed: the last batch of a producer carries
+its sequence, the last batch of a segment carries the segment's end. Those stay as batches without records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from headrace.wire import batches, records
+from headrace.wire.batches import BatchHeader, Buffer
+from headrace.wire.errors import Malformed
+
+_DIGEST_BYTES = 16
+_ENTRY_BYTES = 200  # of one key in memory: the dict's share, the digest, the offset
+
+
+class KeyMap:
+    """Where the last record of each key is, for as many keys as the memory given to it holds.
+
+    Keys of 16 bytes and more are known by their digest; shorter ones stand for themselves.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._capacity = max_bytes // _ENTRY_BYTES
+        self._last_offsets: dict[bytes, int] = {}
+        self.next_offset = 0
+        """All batches before this offset have been added; `clean` leaves those from here on alone."""
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    def add_batch(self, batch: Buffer, at: int = 0) -> bool:
+        """Takes in the batch at `at`, the next one of the log; False if there is no room, and then nothing is added.
+
+        An empty map takes any batch, so that cleaning always moves on. A batch that cannot be opened adds no keys.
+        """
+        header = batches.read_header(batch, at)
+        found: dict[bytes, int] = {}
+        if not header.is_control:
+            try:
+                found = {_identity(key): offset for offset, key, _ in _scan(batch, at) if key is not None}
+            except Malformed:
+                found = {}
+        fresh = sum(identity not in self._last_offsets for identity in found)
+        if self._last_offsets and len(self._last_offsets) + fresh > self._capacity:
+            return False
+        self._last_offsets.update(found)
+        self.next_offset = header.next_offset
+        return True
+
+    def is_last(self, key: bytes, offset: int) -> bool:
+        """Whether no later record of this key has been added."""
+        return self._last_offsets.get(_identity(key), -1) <= offset
+
+
+def clean(
+    segment: Buffer,
+    key_map: KeyMap,
+    *,
+    now_ms: int,
+    delete_retention_ms: int,
+    producer_last_offsets: Mapping[int, int],
+) -> bytearray:
+    """What is left of a run of whole batches (a segment, or a part of one).
+
+    `producer_last_offsets`: for each producer id that the partition remembers, the last offset of its last batch.
+    Raises Malformed if a batch is cut short or does not match its CRC: then the disk is at fault, and rewriting would
+    hide it. A batch that is sound by its CRC but cannot be opened is kept as it came.
+    """
+    out = bytearray()
+    view = memoryview(segment)
+    end = 0
+    for at, header in batches.walk(segment):
+        end = at + header.size
+        if not batches.crc_ok(view, at, header):
+            raise Malformed(f"the batch at offset {header.base_offset} does not match its CRC")
+        whole = view[at:end]
+        if header.is_control or header.base_offset >= key_map.next_offset:
+            out += whole
+            continue
+        try:
+            left = _clean_batch(whole, header, key_map, now_ms, delete_retention_ms)
+        except Malformed:
+            left = whole
+        if left is not None:
+            out += left
+        elif end == len(view) or producer_last_offsets.get(header.producer_id) == header.last_offset:
+            out += _emptied(header)
+    if end != len(view):
+        raise Malformed(f"{len(view) - end} bytes behind the last whole batch of a segment")
+    return out
+
+
+def _clean_batch(
+    batch: memoryview, header: BatchHeader, key_map: KeyMap, now_ms: int, delete_retention_ms: int
+) -> Buffer | None:
+    """The batch with the records that stay; None if none does."""
+    header, section = records.open_batch(batch)
+    scanned = records.scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
+    has_horizon = bool(header.attributes & batches.DELETE_HORIZON)
+    tombstones_stay = not has_horizon or now_ms < header.base_timestamp
+    keep = [
+        key is not None and (has_value or tombstones_stay) and key_map.is_last(key, offset)
+        for offset, key, has_value in scanned
+    ]
+    if not any(keep):
+        return None
+    meets_tombstones = not has_horizon and any(
+        kept and not has_value for kept, (_, _, has_value) in zip(keep, scanned, strict=True)
+    )
+    if all(keep) and not meets_tombstones:
+        return batch
+    shift = 0
+    if meets_tombstones:
+        horizon_ms = now_ms + delete_retention_ms
+        shift = header.base_timestamp - horizon_ms  # every record's own time stays what it was
+        header = header._replace(base_timestamp=horizon_ms, attributes=header.attributes | batches.DELETE_HORIZON)
+    left = records.filter_records(section, keep, shift)
+    header = header._replace(record_count=sum(keep))
+    if not header.attributes & batches.LOG_APPEND_TIME:
+        times = records.scan_times(
+            left, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
+        )
+        header = header._replace(max_timestamp=max(timestamp for _, timestamp in times))
+    return records.seal_batch(header, left)
+
+
+def _emptied(header: BatchHeader) -> bytearray:
+    """The header alone. It has no codec: clients would try to decompress nothing."""
+    attributes = header.attributes & ~(batches.CODEC_MASK | batches.DELETE_HORIZON)
+    return records.seal_batch(
+        header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b""
+    )
+
+
+def _scan(batch: Buffer, at: int) -> list[tuple[int, bytes | None, bool]]:
+    header, section = records.open_batch(batch, at)
+    return records.scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
+
+
+def _identity(key: bytes) -> bytes:
+    return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
