@@ -1,0 +1,60 @@
+"""The stories that a client is asked to tell: the rows of docs/compatibility.md.
+
+Every suite, in whatever language, names the story it proves by one of these slugs: the pytest suites through the
+`story` marker, the others by printing `STORY <slug> PASS` or `STORY <slug> FAIL <why>`. A slug that is not listed here
+is an error in the suite, so the table and the tests cannot drift apart.
+"""
+
+import pytest
+
+STORIES: dict[str, str] = {
+    "round-trip": "Keys and values come back: text, binary, empty, null",
+    "compression": "Every compression type the client has",
+    "headers": "Headers, also repeated, empty and null ones",
+    "timestamps": "The producer's timestamps",
+    "large-message": "A message of 900 KB",
+    "acks": "acks 0, 1 and all",
+    "idempotence": "The idempotent producer",
+    "key-order": "Order is kept per key",
+    "partitioning": "One key, one partition; chosen partitions",
+    "many-messages": "Many messages in batches",
+    "oversize": "A message over the topic's limit is refused",
+    "log-append-time": "Topics with LogAppendTime",
+    "seek": "Assign, and seek to start, end and an offset",
+    "seek-by-time": "Offsets for times, and seek to them",
+    "pause": "Pause and resume",
+    "watermarks": "First and last offset of a partition",
+    "commit": "Commit, and resume from there",
+    "group-split": "Members of a group split the partitions",
+    "group-leave": "A member leaves, another one comes",
+    "range": "Assignor: range",
+    "roundrobin": "Assignor: round robin",
+    "sticky": "Assignor: sticky",
+    "cooperative-sticky": "Assignor: cooperative sticky",
+    "static-member": "A static member restarts without a rebalance",
+    "regex": "A regex subscription finds a new topic",
+    "partition-growth": "A group takes over added partitions",
+    "describe-groups": "List and describe groups",
+    "delete-group": "Delete a group",
+    "delete-offsets": "Delete a group's offsets",
+    "alter-offsets": "Alter a group's offsets",
+    "topics": "Create, list, describe and delete topics",
+    "topic-errors": "Bad names, existing topics, bad settings, too many replicas",
+    "partitions": "Add partitions",
+    "configs": "Describe and alter configs",
+    "incremental-configs": "Incrementally alter configs",
+    "cluster": "Describe the cluster",
+    "delete-records": "Delete records",
+    "list-offsets": "List offsets: earliest, latest, largest timestamp",
+    "unknown-topic": "A topic that does not exist is said not to exist",
+    "recreated-topic": "A topic deleted and made again under a live consumer",
+}
+
+
+def story(slug: str) -> pytest.MarkDecorator:
+    """Marks a test as proof of one row of the table."""
+    if slug not in STORIES:
+        raise ValueError(
+            f"no story is called {slug!r}: add it to tests/clients/stories.py or use one of {', '.join(STORIES)}"
+        )
+    return pytest.mark.story(slug)
