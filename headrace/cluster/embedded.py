@@ -1,0 +1,267 @@
+"""The store of a broker that stands alone: the tree in one SQLite file, no other process.
+
+Layout of the file (schema 1; `application_id` says whose file it is, `user_version` which schema):
+
+    nodes(path PRIMARY KEY, data, version, czxid, mzxid, owner)    one row per node; owner 0: persistent
+    meta(key PRIMARY KEY, value)                                   'zxid': the last transaction number ever used
+
+Reads are served from memory; the tree of ten thousand partitions is a few megabytes. A write is checked against the
+tree on the event loop, then every write that waits goes into one SQLite transaction off the loop, and only when that
+is durable (WAL, synchronous=FULL) do readers, watchers and the callers see it. So a hundred topics created at once
+cost a few fsyncs, and the order of calls is the order of effects.
+
+The broker holds the lock of its data folder, so at open nobody else lives: ephemeral nodes in the file belong to
+sessions that are dead, and go. Transaction numbers never repeat, also over restarts; a session's id is the number
+that opened it.
+
+This is the one file outside `world/` that lets a file be opened: SQLite does it itself, with its own locking and
+recovery, and offers no way to hand it an open one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.cluster.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Operation,
+    SessionLost,
+    Set,
+    Stat,
+    StoreError,
+    StoreFull,
+    Watch,
+    check_size,
+)
+from headrace.cluster.tree import Edit, Node, Tree, Watches
+from headrace.model.failure import Failure
+from headrace.world.disk import Disk
+
+SCHEMA = 1
+_APPLICATION_ID = 0x68656164  # "head"
+_CREATE = """
+BEGIN;
+CREATE TABLE nodes(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL,
+                   czxid INTEGER NOT NULL, mzxid INTEGER NOT NULL, owner INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('zxid', 0);
+PRAGMA application_id = {application_id};
+PRAGMA user_version = {schema};
+COMMIT;
+"""
+
+_Results = list[Stat | None]
+_Waiting = tuple[Sequence[Operation], "asyncio.Future[_Results]"]
+
+
+class EmbeddedStore:
+    """`open` first, `close` last; see `cluster/store.py` for everything between."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+        self._durable = Tree()
+        self._next = Tree()
+        self._watches = Watches()
+        self._waiting: list[_Waiting] = []
+        self._committer: asyncio.Task[None] | None = None
+        self._database: sqlite3.Connection | None = None
+        self._zxid = 0
+        self._session_id = 0
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    async def open(self) -> None:
+        """Read the file, or make it. Failure when it is no file of ours or of another schema."""
+        try:
+            nodes = await self._disk.off_loop(self._open)
+        except sqlite3.Error as error:
+            raise Failure(
+                f"cannot read the metadata in {self._path}: {error}; if the file is damaged, restore the data folder"
+            ) from error
+        for path, node in nodes:
+            self._durable.put(path, node)
+            self._next.put(path, node)
+
+    def _open(self) -> list[tuple[str, Node]]:
+        fresh = not self._disk.exists(self._path)
+        if fresh:
+            self._disk.open(self._path, create=True).close()  # with our permissions rather than SQLite's
+        database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(database)
+            (self._zxid,) = database.execute("SELECT value FROM meta WHERE key = 'zxid'").fetchone()
+            self._zxid += 1
+            self._session_id = self._zxid
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("DELETE FROM nodes WHERE owner != 0")
+            database.execute("UPDATE meta SET value = ? WHERE key = 'zxid'", (self._zxid,))
+            database.execute("COMMIT")
+            rows = database.execute("SELECT path, data, version, czxid, mzxid, owner FROM nodes").fetchall()
+        except BaseException:
+            database.close()
+            raise
+        if fresh:
+            self._disk.sync_dir(self._path.parent)
+        self._database = database
+        return [(path, Node(data, Stat(*stat))) for path, data, *stat in rows]
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (schema,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables and application != _APPLICATION_ID:
+            raise Failure(f"{self._path} is a database of another program; choose another data folder")
+        if tables and schema != SCHEMA:
+            raise Failure(
+                f"{self._path} has metadata of schema {schema}, this headrace reads schema {SCHEMA}: "
+                "start the headrace version that wrote it"
+            )
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        if not tables:
+            database.executescript(_CREATE.format(application_id=_APPLICATION_ID, schema=SCHEMA))
+
+    async def close(self) -> None:
+        """Finish the writes that were asked for, then end the session."""
+        if self._committer is not None:
+            await self._committer
+        database, self._database = self._database, None
+        if database is not None:
+            await self._disk.off_loop(database.close)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        self._check_session(path)
+        node = self._durable.node(path)
+        self._watches.on_data(path, watch)
+        return node.data, node.stat
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        self._check_session(path)
+        self._watches.on_data(path, watch)
+        node = self._durable.find(path)
+        return None if node is None else node.stat
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        self._check_session(path)
+        names = self._durable.children(path)
+        self._watches.on_children(path, watch)
+        return names
+
+    async def sync(self) -> None:
+        """Nothing to do: reads see every finished write."""
+        self._check_session("/")
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Stat:
+        return _only(await self.multi([Create(path, data, ephemeral)]))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return _only(await self.multi([Set(path, data, version)]))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        check_size(operations)
+        self._check_session(operations[0].path if operations else "/")
+        done: asyncio.Future[_Results] = asyncio.get_running_loop().create_future()
+        self._waiting.append((operations, done))
+        if self._committer is None:
+            self._committer = asyncio.create_task(self._commit_all())
+        return await done
+
+    async def _commit_all(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._commit(batch)
+        finally:
+            self._committer = None
+
+    async def _commit(self, batch: list[_Waiting]) -> None:
+        edits: list[Edit] = []
+        accepted: list[tuple[asyncio.Future[_Results], _Results]] = []
+        for operations, done in batch:
+            try:
+                self._check_session(str(self._path))
+                more, results = self._next.apply(operations, self._zxid + 1, self._session_id)
+            except StoreError as error:
+                _fail(done, error)
+            else:
+                self._zxid += 1
+                edits += more
+                accepted.append((done, results))
+        if edits:
+            try:
+                await self._disk.off_loop(self._write, edits, self._zxid)
+            except sqlite3.Error as error:
+                self._next.undo(edits)
+                problem = self._problem(error)
+                for done, _ in accepted:
+                    _fail(done, problem)
+                return
+        for edit in edits:
+            self._durable.put(edit.path, edit.after)
+        for watch, path in self._watches.fired_by(edits):
+            asyncio.get_running_loop().call_soon(watch, path)
+        for done, results in accepted:
+            if not done.done():
+                done.set_result(results)
+
+    def _write(self, edits: list[Edit], zxid: int) -> None:
+        database = self._database
+        assert database is not None
+        last = {edit.path: edit.after for edit in edits}
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.executemany(
+                "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (path, node.data, node.stat.version, node.stat.czxid, node.stat.mzxid, node.stat.ephemeral_owner)
+                    for path, node in last.items()
+                    if node is not None
+                ],
+            )
+            database.executemany("DELETE FROM nodes WHERE path = ?", [(p,) for p, node in last.items() if node is None])
+            database.execute("UPDATE meta SET value = ? WHERE key = 'zxid'", (zxid,))
+            database.execute("COMMIT")
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
+                database.execute("ROLLBACK")
+            raise
+
+    def _problem(self, error: sqlite3.Error) -> StoreError:
+        """A full disk may get room again. After any other failure nobody knows what the disk holds: stop here."""
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            return StoreFull(str(self._path), f"no room for metadata in {self._path}: free some disk space")
+        database, self._database = self._database, None
+        if database is not None:
+            with suppress(sqlite3.Error):
+                database.close()
+        return SessionLost(str(self._path), f"cannot write metadata to {self._path}: {error}")
+
+    def _check_session(self, path: str) -> None:
+        if self._database is None:
+            raise SessionLost(path, f"the metadata store {self._path} is closed")
+
+
+def _only(results: _Results) -> Stat:
+    assert results[0] is not None
+    return results[0]
+
+
+def _fail(done: asyncio.Future[_Results], error: StoreError) -> None:
+    if not done.done():
+        done.set_exception(error)

@@ -1,0 +1,150 @@
+"""Where metadata lives: a small versioned tree, as ZooKeeper has it, behind one interface.
+
+Everything that a cluster must agree on is a node here: who is alive, who is the controller, which topics there are and
+who leads their partitions. The cluster room is the only caller. There may be several homes for the tree
+(`cluster/embedded.py` is one); all of them pass the same contract suite, and the controller cannot tell them apart.
+
+What holds in every home:
+
+- A node has data and a version that starts at 0 and rises by one with every `set`. Writes name the version they
+  expect (`ANY_VERSION` for "whatever it is"), so two writers never overwrite each other unseen.
+- `multi` does all of its operations or none. Operations of one session take effect in the order in which they were
+  called, also when the caller does not wait in between; reads see only what is durable.
+- An ephemeral node goes when the session that created it ends.
+- A watch is one-shot and carries no data: it says "look again". `get` and `exists` watch a node's data and existence,
+  `children` the set of its children. It is called on the event loop after the change can be read.
+- No node and no multi is larger than MAX_BYTES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+ANY_VERSION = -1
+MAX_BYTES = 512 * 1024
+_OPERATION_BYTES = 64  # what an operation takes beside its path and data, generously
+
+Watch = Callable[[str], None]
+
+
+class StoreError(Exception):
+    """An operation had no effect (SessionLost: none that is known of)."""
+
+    def __init__(self, path: str, message: str = "") -> None:
+        super().__init__(message or f"{type(self).__name__}: {path}")
+        self.path = path
+
+
+class NoNode(StoreError):
+    """The node, or the parent of a node to be created, is not there."""
+
+
+class NodeExists(StoreError):
+    """The node to be created is already there."""
+
+
+class BadVersion(StoreError):
+    """Somebody else wrote in between."""
+
+
+class NotEmpty(StoreError):
+    """A node with children cannot be deleted."""
+
+
+class TooLarge(StoreError):
+    """A node or multi above MAX_BYTES."""
+
+
+class StoreFull(StoreError):
+    """The home has no room for the write; nothing changed, and it may work later."""
+
+
+class SessionLost(StoreError):
+    """The session is over: its ephemeral nodes are gone, and whether the last write took effect is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    version: int
+    czxid: int  # the transaction that created the node
+    mzxid: int  # the transaction that wrote it last
+    ephemeral_owner: int  # the session it lives as long as; 0: persistent
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Operation = Create | Set | Delete | Check
+
+
+class Store(Protocol):
+    @property
+    def session_id(self) -> int: ...
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]: ...
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None: ...
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """The names (not paths) of a node's children, sorted."""
+        ...
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Stat: ...
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat: ...
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """One result per operation: the Stat after a create or set, None for the others."""
+        ...
+
+    async def sync(self) -> None:
+        """After this, reads see every write that was finished anywhere before it was called."""
+        ...
+
+    async def close(self) -> None:
+        """End the session."""
+        ...
+
+
+def size_of(operation: Operation) -> int:
+    """What an operation counts against MAX_BYTES."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return len(operation.path) + len(data) + _OPERATION_BYTES
+
+
+def check_size(operations: Sequence[Operation]) -> None:
+    total = sum(map(size_of, operations))
+    if total > MAX_BYTES:
+        largest = max(operations, key=size_of).path
+        raise TooLarge(largest, f"{total} bytes in one write around {largest}; at most {MAX_BYTES} are allowed")
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
