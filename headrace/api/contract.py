@@ -35,5 +35,9 @@ class Request:
     peer: Peer
 
 
+class Disconnect(Exception):
+    """The only answer to this request is to close the connection; the message says why, for the broker's log."""
+
+
 Reply = Message | Awaitable[Message] | None
 Handler = Callable[[Request], Reply]

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Listening(Protocol):
-    """An open door: where it is, and how to shut it."""
+class Door(Protocol):
+    """A place where connections arrive. Its address is taken at once; nobody comes in before it is opened."""
 
     @property
     def address(self) -> tuple[str, int]: ...
+
+    async def open(self) -> None: ...
 
     def close(self) -> None:
         """Take no further connections; those that are open stay."""
@@ -20,30 +22,34 @@ class Listening(Protocol):
 
 
 class Net(Protocol):
-    async def listen(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> Listening:
-        """Accept connections on host and port (0: any free one), each handled by a protocol of its own."""
+    async def bind(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> Door:
+        """A closed door at host and port (0: any free one); each connection is handled by a protocol of its own."""
         ...
 
 
-class _OpenDoor:
-    def __init__(self, server: asyncio.AbstractServer, address: tuple[str, int]) -> None:
+class _RealDoor:
+    def __init__(self, server: asyncio.Server, address: tuple[str, int]) -> None:
         self._server = server
         self.address = address
+
+    async def open(self) -> None:
+        await self._server.start_serving()
 
     def close(self) -> None:
         self._server.close()
 
 
 class RealNet:
-    async def listen(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> Listening:
+    async def bind(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> Door:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         door = socket.socket(family, socket.SOCK_STREAM)
         try:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             door.bind((host, port))
-            server = await asyncio.get_running_loop().create_server(protocol, sock=door, backlog=1024)
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(protocol, sock=door, backlog=1024, start_serving=False)
         except BaseException:
             door.close()
             raise
         bound = door.getsockname()
-        return _OpenDoor(server, (bound[0], bound[1]))
+        return _RealDoor(server, (bound[0], bound[1]))

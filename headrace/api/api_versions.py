@@ -1,0 +1,34 @@
+"""ApiVersions, v0 to v4: what this broker serves.
+
+An unknown version is answered in version 0's layout with UNSUPPORTED_VERSION and the list (KIP-511). Versions 3 and up
+carry the client's name, which is checked as Kafka does, and the feature levels: none is finalized yet, so clients keep
+to the classic group protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from headrace.api.contract import Request
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+
+_CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class ApiVersions:
+    def __init__(self, served: Iterable[tuple[int, int, int]]) -> None:
+        """`served`: API key, lowest and highest version of everything in the table."""
+        self._keys = [Message(api_key=key, min_version=low, max_version=high) for key, low, high in served]
+
+    def __call__(self, request: Request) -> Message:
+        body = request.body
+        if request.version >= 3 and not (
+            _CLIENT_NAME.fullmatch(body.client_software_name) and _CLIENT_NAME.fullmatch(body.client_software_version)
+        ):
+            return Message(error_code=ErrorCode.invalid_request)
+        return Message(api_keys=self._keys, finalized_features_epoch=0)
+
+    def refuse_version(self) -> Message:
+        return Message(error_code=ErrorCode.unsupported_version, api_keys=self._keys)

@@ -1,0 +1,222 @@
+"""Fetch, v4 to v18: committed bytes as they were produced.
+
+Stage one reads. If that gives fewer than min_bytes, the reply waits once, until enough has been appended or max_wait
+has passed, and reads once more. Bytes that are not in memory are read off the event loop. The first batch goes out
+whole even if it is larger than the limits (KIP-74); after that a response may end in the middle of a batch.
+
+Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
+Fetches by replicas (replica_id >= 0) are refused: there are none to serve yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from headrace.api.contract import Reply, Request
+from headrace.api.fetch_sessions import FetchPlan, FetchSessions, Wanted
+from headrace.log.partition_log import Slice
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.partition import Partition
+from headrace.replicas.waiters import Wanting
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+OffLoop = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+
+
+class Fetch:
+    def __init__(self, host: ReplicaHost, sessions: FetchSessions, clock: Clock, off_loop: OffLoop, max_bytes: int):
+        self._host = host
+        self._sessions = sessions
+        self._clock = clock
+        self._off_loop = off_loop
+        self._max_bytes = max_bytes
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        if max(body.replica_id, body.replica_state.replica_id) >= 0:
+            return Message(error_code=ErrorCode.unknown_server_error)
+        try:
+            plan = self._sessions.plan(body, request.version)
+        except KafkaError as error:
+            return Message(error_code=error.code)
+        attempt = self._read(plan, body.max_bytes)
+        if attempt.urgent or attempt.size >= body.min_bytes or body.max_wait_ms <= 0 or not plan.wanted:
+            return self._answer(attempt)
+        return _LongPoll(self, attempt, body).reply
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self, plan: FetchPlan, max_bytes: int) -> _Attempt:
+        attempt = _Attempt(plan)
+        left = min(max_bytes, self._max_bytes)
+        for wanted in plan.wanted:
+            try:
+                partition = self._find(wanted, plan)
+                partition.check_leader(wanted.leader_epoch)
+                if wanted.last_fetched_epoch >= 0 and (diverged := partition.diverging(wanted)):
+                    attempt.add_diverging(wanted, partition, *diverged)
+                    continue
+                slice_ = partition.read(
+                    wanted.offset, max(0, min(wanted.max_bytes, left)), at_least_one=attempt.size == 0
+                )
+                left -= slice_.size
+                attempt.add(wanted, partition, slice_)
+            except KafkaError as error:
+                attempt.add_error(wanted, error)
+        return attempt
+
+    def _find(self, wanted: Wanted, plan: FetchPlan) -> Partition:
+        if wanted.topic_id is not None:
+            return self._host.find_by_id(wanted.topic_id, wanted.index)
+        if not wanted.topic:
+            raise KafkaError(ErrorCode.unknown_topic_id)
+        return self._host.find(wanted.topic, wanted.index)
+
+    def _answer(self, attempt: _Attempt) -> Reply:
+        if attempt.load_cached():
+            return attempt.response()
+        return self._load(attempt)
+
+    async def _load(self, attempt: _Attempt) -> Message:
+        for found in attempt.found:
+            if found.records is None and found.slice is not None:
+                found.records = await self._off_loop(found.slice.load)
+        return attempt.response()
+
+
+class _Found:
+    """What one partition gave."""
+
+    __slots__ = ("diverging", "error", "partition", "records", "slice", "wanted")
+
+    def __init__(self, wanted: Wanted, partition: Partition | None, slice_: Slice | None, error: KafkaError | None):
+        self.wanted = wanted
+        self.partition = partition
+        self.slice = slice_
+        self.error = error
+        self.diverging: tuple[int, int] | None = None
+        self.records: bytes | bytearray | None = b"" if slice_ is None or slice_.size == 0 else None
+
+
+class _Attempt:
+    """One pass over the partitions of a fetch."""
+
+    __slots__ = ("found", "plan", "size", "urgent")
+
+    def __init__(self, plan: FetchPlan) -> None:
+        self.plan = plan
+        self.found: list[_Found] = []
+        self.size = 0
+        self.urgent = False  # an answer that must not wait
+
+    def add(self, wanted: Wanted, partition: Partition, slice_: Slice) -> None:
+        self.found.append(_Found(wanted, partition, slice_, None))
+        self.size += slice_.size
+
+    def add_error(self, wanted: Wanted, error: KafkaError) -> None:
+        self.found.append(_Found(wanted, None, None, error))
+        self.urgent = True
+
+    def add_diverging(self, wanted: Wanted, partition: Partition, epoch: int, end_offset: int) -> None:
+        found = _Found(wanted, partition, None, None)
+        found.diverging = (epoch, end_offset)
+        self.found.append(found)
+        self.urgent = True
+
+    def load_cached(self) -> bool:
+        """Take everything that is in memory; False if something is not."""
+        complete = True
+        for found in self.found:
+            if found.records is None and found.slice is not None:
+                found.records = found.slice.load_cached()
+                complete = complete and found.records is not None
+        return complete
+
+    def response(self) -> Message:
+        plan, topics = self.plan, list[Message]()
+        last_name: object = topics
+        for found in self.found:
+            wanted = found.wanted
+            answer = self._partition(found)
+            if answer is None:
+                continue
+            name = (wanted.topic, wanted.topic_id)
+            if name != last_name:
+                topics.append(Message(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]))
+                last_name = name
+            topics[-1].partitions.append(answer)
+            if plan.session is not None and found.records:
+                plan.session.served(wanted)
+        return Message(session_id=plan.session_id, responses=topics)
+
+    def _partition(self, found: _Found) -> Message | None:
+        """This partition's part of the response; None when a session's client knows it all already."""
+        wanted, partition = found.wanted, found.partition
+        if found.error is not None or partition is None:
+            code = found.error.code if found.error is not None else ErrorCode.unknown_server_error
+            wanted.told_end = -1
+            return Message(partition_index=wanted.index, error_code=code, high_watermark=-1, records=b"")
+        end, start = partition.high_watermark, partition.log.start_offset
+        news = found.records or end != wanted.told_end or start != wanted.told_start or found.diverging
+        if self.plan.incremental and not news:
+            return None
+        wanted.told_end, wanted.told_start = end, start
+        partition.bytes_out += len(found.records or b"")
+        answer = Message(
+            partition_index=wanted.index,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=start,
+            aborted_transactions=None,
+            records=found.records,
+        )
+        if found.diverging:
+            answer.diverging_epoch = Message(epoch=found.diverging[0], end_offset=found.diverging[1])
+        return answer
+
+
+class _LongPoll:
+    """A fetch that waits. It ends by enough bytes, by time, or because the client went away."""
+
+    __slots__ = ("_fetch", "_max_bytes", "_partitions", "_plan", "_timer", "_wanting", "reply")
+
+    def __init__(self, fetch: Fetch, attempt: _Attempt, body: Message) -> None:
+        loop = asyncio.get_running_loop()
+        self._fetch = fetch
+        self._plan = attempt.plan
+        self._max_bytes = body.max_bytes
+        self.reply: asyncio.Future[Message] = loop.create_future()
+        self._wanting = Wanting(body.min_bytes - attempt.size, loop.create_future())
+        self._partitions = [found.partition for found in attempt.found if found.partition is not None]
+        for partition in self._partitions:
+            partition.fetchers.enter(self._wanting)
+        self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._wanting.wake)
+        self._wanting.done.add_done_callback(self._resume)
+        self.reply.add_done_callback(self._leave)
+
+    def _resume(self, _: object) -> None:
+        if self.reply.done():
+            return
+        answer = self._fetch._answer(self._fetch._read(self._plan, self._max_bytes))
+        if isinstance(answer, Message):
+            self.reply.set_result(answer)
+        elif answer is not None:
+            loading = asyncio.ensure_future(answer)
+            loading.add_done_callback(self._loaded)
+
+    def _loaded(self, loading: asyncio.Future[Message]) -> None:
+        if self.reply.done():
+            return
+        error = loading.exception()
+        if error is not None:
+            self.reply.set_exception(error)
+        else:
+            self.reply.set_result(loading.result())
+
+    def _leave(self, _: object) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.fetchers.leave(self._wanting)

@@ -1,0 +1,84 @@
+"""ListOffsets, v1 to v11: the offset at a point in time.
+
+Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk
+(KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest not yet
+uploaded (here: the start). Any other time gives the first record at or after it, or -1 when there is none. Searching
+may read the disk, so it happens off the event loop, in stage two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headrace.api.contract import Reply, Request
+from headrace.replicas.host import ReplicaHost
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+
+OffLoop = Callable[..., Awaitable[Any]]
+
+
+class ListOffsets:
+    def __init__(self, host: ReplicaHost, off_loop: OffLoop) -> None:
+        self._host = host
+        self._off_loop = off_loop
+
+    def __call__(self, request: Request) -> Reply:
+        answers, searches = [], list[tuple[Message, Callable[[], tuple[int, int] | None]]]()
+        for topic in request.body.topics:
+            partitions = []
+            for asked in topic.partitions:
+                answer = Message(partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
+                try:
+                    search = self._answer(topic.name, asked, answer)
+                    if search is not None:
+                        searches.append((answer, search))
+                except KafkaError as error:
+                    answer.error_code = error.code
+                partitions.append(answer)
+            answers.append(Message(name=topic.name, partitions=partitions))
+        response = Message(topics=answers)
+        return response if not searches else self._search(response, searches)
+
+    def _answer(
+        self, topic: str, asked: Message, answer: Message
+    ) -> Callable[[], tuple[int, int] | None] | None:
+        """Fills in what is known at once, or returns the search that finds it."""
+        partition = self._host.find(topic, asked.partition_index)
+        partition.check_leader(asked.current_leader_epoch)
+        log, end, when = partition.log, partition.high_watermark, asked.timestamp
+        if when == LATEST:
+            answer.offset, answer.leader_epoch = end, partition.leader_epoch
+        elif when in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+            answer.offset, answer.leader_epoch = log.start_offset, log.epochs.epoch_of(log.start_offset)
+        elif when == LATEST_TIERED:
+            pass
+        elif when == MAX_TIMESTAMP:
+            return lambda: _dated(log.find_max_timestamp(end), answer, log.epochs.epoch_of)
+        elif when >= 0:
+            return lambda: _dated(log.find_time(when, end), answer, log.epochs.epoch_of)
+        else:
+            raise KafkaError(ErrorCode.unsupported_version, f"no meaning is known for the time {when}")
+        return None
+
+    async def _search(
+        self, response: Message, searches: list[tuple[Message, Callable[[], tuple[int, int] | None]]]
+    ) -> Message:
+        for answer, search in searches:
+            try:
+                await self._off_loop(search)
+            except KafkaError as error:
+                answer.error_code = error.code
+        return response
+
+
+def _dated(
+    found: tuple[int, int] | None, answer: Message, epoch_of: Callable[[int], int]
+) -> tuple[int, int] | None:
+    if found is not None:
+        answer.offset, answer.timestamp = found
+        answer.leader_epoch = epoch_of(found[0])
+    return found

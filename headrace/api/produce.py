@@ -1,0 +1,128 @@
+"""Produce, v3 to v13 (0 to 2 are advertised, as Kafka does for old librdkafka, and refused).
+
+Appends happen in stage one, in the order of the requests on the connection; with acks=all, or on a topic that syncs
+before it answers, the reply waits in stage two until the records are committed or the timeout passes. acks=0 has no
+reply; if such a write fails, the connection is closed, which makes the client look for the leader again.
+Version 13 names topics by id; from 10 on, an answer of "not the leader" says who is (KIP-951).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.api.contract import Disconnect, Reply, Request
+from headrace.model.image import ClusterImage
+from headrace.model.names import topic_name_problem
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.partition import Partition
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+_Waiting = list[tuple[asyncio.Future[None], Message]]
+
+
+class Produce:
+    def __init__(self, host: ReplicaHost, image: Callable[[], ClusterImage], clock: Clock) -> None:
+        self._host = host
+        self._image = image
+        self._clock = clock
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        waiting: _Waiting = []
+        topics = []
+        failed: KafkaError | None = None
+        for topic in body.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                answer, problem = self._append(request, topic, data, waiting)
+                failed = failed or problem
+                answers.append(answer)
+            topics.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        if body.acks == 0:
+            if failed is not None:
+                raise Disconnect(f"a Produce with acks=0 failed: {failed}")
+            return None
+        response = Message(responses=topics)
+        if not waiting:
+            return response
+        return self._when_committed(response, waiting, body.timeout_ms / 1000)
+
+    def _append(
+        self, request: Request, topic: Message, data: Message, waiting: _Waiting
+    ) -> tuple[Message, KafkaError | None]:
+        acks = request.body.acks
+        partition: Partition | None = None
+        try:
+            if acks not in (-1, 0, 1):
+                raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}, not -1, 0 or 1")
+            if request.body.transactional_id is not None:
+                raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not served")
+            partition = self._find(request.version, topic, data.index)
+            if data.records is None:
+                raise KafkaError(ErrorCode.invalid_record, "a Produce request without records")
+            appended = partition.append(data.records)
+            answer = Message(
+                index=data.index,
+                error_code=0,
+                base_offset=appended.base_offset,
+                log_append_time_ms=appended.append_time_ms,
+                log_start_offset=appended.log_start_offset,
+            )
+            if acks != 0:
+                future = partition.committed(appended) if acks == -1 else partition.stored(appended)
+                if future is not None:
+                    waiting.append((future, answer))
+            return answer, None
+        except KafkaError as error:
+            return self._refusal(data.index, error, partition), error
+
+    def _find(self, version: int, topic: Message, index: int) -> Partition:
+        if version >= 13:
+            return self._host.find_by_id(topic.topic_id, index)
+        try:
+            return self._host.find(topic.name, index)
+        except KafkaError:
+            if topic_name_problem(topic.name):
+                raise KafkaError(ErrorCode.invalid_topic_exception, topic_name_problem(topic.name) or "") from None
+            raise
+
+    def _refusal(self, index: int, error: KafkaError, partition: Partition | None) -> Message:
+        answer = Message(
+            index=index,
+            error_code=error.code,
+            base_offset=-1,
+            log_append_time_ms=-1,
+            log_start_offset=-1 if partition is None else partition.log.start_offset,
+            error_message=error.message or None,
+        )
+        if error.code is ErrorCode.not_leader_or_follower and partition is not None:
+            known = self._image().partition(partition.topic, partition.index)
+            if known is not None:
+                answer.current_leader = Message(leader_id=known.leader, leader_epoch=known.leader_epoch)
+        return answer
+
+    async def _when_committed(self, response: Message, waiting: _Waiting, timeout_s: float) -> Message:
+        """Every partition's fate by the deadline. What is not committed by then is stored all the same: the client
+        learns that it does not know."""
+        futures = [future for future, _ in waiting]
+        timer = self._clock.call_later(timeout_s, _give_up, futures)
+        try:
+            await asyncio.wait(futures)
+        finally:
+            timer.cancel()
+        for future, answer in waiting:
+            error = future.exception()
+            if isinstance(error, KafkaError):
+                answer.error_code = error.code
+                answer.error_message = error.message or None
+                answer.base_offset = -1
+        return response
+
+
+def _give_up(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(KafkaError(ErrorCode.request_timed_out, "not committed within the request's timeout"))

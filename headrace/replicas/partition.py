@@ -1,0 +1,148 @@
+"""One partition on this broker: its log, its role, and how far it is committed.
+
+Invariant, checked in the one setter: log start <= high watermark <= log end. The high watermark never goes back while
+this broker leads. With `headrace.flush=fsync` a record counts only once it is on disk.
+
+Called by `replicas.host`; appends check role and epoch and write with no await in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+from headrace.log.partition_log import Appended, PartitionLog, Slice
+from headrace.model.topic_config import TopicConfig
+from headrace.replicas.waiters import CommitWaiters, FetchWaiters
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.clock import Clock
+
+Synced = Callable[[PartitionLog], "asyncio.Future[None]"]
+
+
+class Partition:
+    def __init__(self, topic: str, topic_id: uuid.UUID, index: int, log: PartitionLog, clock: Clock, sync: Synced):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = -1
+        self.leads = False
+        self.fetchers = FetchWaiters()
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._clock = clock
+        self._sync = sync
+        self._syncing = False
+        self._high_watermark = log.synced_offset if log.config.fsync else log.end_offset
+        self._commits = CommitWaiters()
+
+    # --- role -------------------------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int) -> None:
+        """Serve as leader under `epoch`. The epoch's start is on record before the first append under it."""
+        if self.leads and self.leader_epoch == epoch:
+            return
+        self.log.epochs.assign(epoch, self.log.end_offset)
+        self.leader_epoch = epoch
+        self.leads = True
+        self._raise_high_watermark()
+
+    def resign(self, error: KafkaError) -> None:
+        """Stop serving: whoever waits is told why."""
+        self.leads = False
+        self._commits.fail(error)
+        self.fetchers.wake_all()
+
+    def check_leader(self, known_epoch: int) -> None:
+        """Fence a request that believes in another epoch (KIP-320); -1 means that it does not say."""
+        if not self.leads:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        if known_epoch >= 0 and known_epoch != self.leader_epoch:
+            stale = known_epoch < self.leader_epoch
+            raise KafkaError(ErrorCode.fenced_leader_epoch if stale else ErrorCode.unknown_leader_epoch)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    def append(self, records: memoryview, *, internal: bool = False) -> Appended:
+        """Write produced batches; they are visible once committed."""
+        if not self.leads:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        log = self.log
+        appended = log.append(records, self.leader_epoch, now_ms=self._clock.now_ms(), internal=internal)
+        if not appended.duplicate:
+            self.messages_in += appended.last_offset - appended.base_offset + 1
+            self.bytes_in += len(records)
+            if log.config.fsync:
+                self._sync_soon()
+            else:
+                self._set_high_watermark(log.end_offset)
+            if self.fetchers:
+                self.fetchers.arrived(len(records))
+        return appended
+
+    def committed(self, appended: Appended) -> asyncio.Future[None] | None:
+        """None when the records are committed already, else a future of that moment."""
+        if appended.last_offset < self._high_watermark:
+            return None
+        return self._commits.wait_for(appended.last_offset)
+
+    def stored(self, appended: Appended) -> asyncio.Future[None] | None:
+        """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""
+        return self.committed(appended) if self.log.config.fsync else None
+
+    def _sync_soon(self) -> None:
+        """Group commit: one sync at a time, which covers everything written before it started."""
+        if not self._syncing:
+            self._syncing = True
+            self._sync(self.log).add_done_callback(self._on_synced)
+
+    def _on_synced(self, synced: asyncio.Future[None]) -> None:
+        self._syncing = False
+        if synced.cancelled() or synced.exception() is not None:
+            self.resign(KafkaError(ErrorCode.kafka_storage_error, f"{self.log.directory}: the disk failed to sync"))
+            return
+        self._raise_high_watermark()
+        if self.leads and self.log.synced_offset < self.log.end_offset:
+            self._sync_soon()
+
+    def _raise_high_watermark(self) -> None:
+        self._set_high_watermark(self.log.synced_offset if self.log.config.fsync else self.log.end_offset)
+
+    def _set_high_watermark(self, offset: int) -> None:
+        if offset <= self._high_watermark:
+            return
+        assert self.log.start_offset <= offset <= self.log.end_offset, "high watermark outside the log"
+        self._high_watermark = offset
+        self._commits.advance(offset)
+        if self.log.config.fsync:
+            self.fetchers.wake_all()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
+        """Committed bytes from `offset` on; KafkaError(offset_out_of_range) outside of what is stored."""
+        if offset > self._high_watermark:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        return self.log.read(offset, max_bytes, self._high_watermark, at_least_one=at_least_one)
+
+    def delete_records(self, before: int) -> int:
+        """Move the start of the log; -1 means up to the high watermark. The new start offset."""
+        target = self._high_watermark if before == -1 else before
+        if not 0 <= target <= self._high_watermark:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        self.log.advance_start(target)
+        self.fetchers.wake_all()
+        return self.log.start_offset
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        self.log.reconfigure(config)
+        self._raise_high_watermark()
+        if config.fsync and self.log.synced_offset < self.log.end_offset:
+            self._sync_soon()

@@ -1,0 +1,269 @@
+"""One client's connection: frames in, replies out, in order.
+
+Bytes arrive in a receive buffer that all connections share; whole frames are handled right there, before the next
+read, so a produced batch goes from the socket to the log without a copy. Only what is left of an unfinished frame
+moves into a buffer of the connection's own, which grows with the bytes that really came, never with what a length
+promises. An idle connection holds no buffer.
+
+Handlers answer at once or later (api.contract); replies wait in a queue for those before them. A peer that sends
+faster than it reads is not read from until it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Awaitable
+from typing import Protocol
+
+from headrace.api.contract import Disconnect, Peer
+from headrace.wire.errors import Malformed
+from headrace.wire.messages import Message
+
+logger = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+_SIZE = struct.Struct(">i")
+_MAX_WAITING_REPLIES = 512
+
+
+class Pending(Protocol):
+    """A reply that is not known yet."""
+
+    awaited: Awaitable[Message]
+
+    def finish(self, message: Message) -> list[Buffer]:
+        """The reply's bytes, size and header included."""
+        ...
+
+
+class Dispatch(Protocol):
+    def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | Pending | None:
+        """Handle one request: its reply with size and header, a pending one, or None for no reply."""
+        ...
+
+
+class Doorkeeper(Protocol):
+    """What the listener knows about all connections."""
+
+    receive_buffer: memoryview
+    max_frame_bytes: int
+
+    def entered(self, connection: Connection) -> bool: ...
+
+    def left(self, connection: Connection) -> None: ...
+
+    def monotonic(self) -> float: ...
+
+
+class _Slot:
+    """A reply's place in the queue."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self) -> None:
+        self.chunks: list[Buffer] | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_dispatch", "_filled", "_keeper", "_out", "_own", "_paused_by_peer", "_queue", "_reading", "_tasks",
+        "_transport", "last_active", "peer",
+    )  # fmt: skip
+
+    def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
+        self._dispatch = dispatch
+        self._keeper = keeper
+        self._transport: asyncio.Transport | None = None
+        self._own: bytearray | None = None  # an unfinished frame
+        self._filled = 0  # bytes of it that are there
+        self._queue: deque[_Slot] = deque()
+        self._out: list[Buffer] = []
+        self._tasks: set[asyncio.Future[Message]] = set()
+        self._paused_by_peer = False
+        self._reading = True
+        self.peer = Peer("", 0, "", 0)
+        self.last_active = 0.0
+
+    # --- what the event loop calls ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername") or ("", 0)
+        local = transport.get_extra_info("sockname") or ("", 0)
+        self.peer = Peer(peer[0], peer[1], local[0], local[1])
+        self.last_active = self._keeper.monotonic()
+        transport.set_write_buffer_limits(high=4 << 20)
+        if not self._keeper.entered(self):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._own = None
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._queue.clear()
+        self._keeper.left(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._own is None:
+            return self._keeper.receive_buffer
+        return memoryview(self._own)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._keeper.monotonic()
+        if self._own is None:
+            self._take(self._keeper.receive_buffer[:nbytes])
+        else:
+            self._filled += nbytes
+            self._take_own()
+        self._flush()
+
+    def pause_writing(self) -> None:
+        self._paused_by_peer = True
+        self._steer_reading()
+
+    def resume_writing(self) -> None:
+        self._paused_by_peer = False
+        self._steer_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def _take(self, data: memoryview) -> None:
+        """Handle the whole frames in `data` and keep what is left."""
+        rest = self._handle_frames(data)
+        if rest is not None and len(rest):
+            size = self._frame_bytes(rest)
+            if size < 0:
+                return
+            self._own = bytearray(max(4096, len(rest) + 1, min(2 * len(rest), size)))
+            self._own[: len(rest)] = rest
+            self._filled = len(rest)
+
+    def _take_own(self) -> None:
+        own = self._own
+        assert own is not None
+        filled = self._filled
+        if filled >= 4:
+            need = self._frame_bytes(memoryview(own)[:filled])
+            if need < 0:
+                return
+            if filled < need:
+                if filled == len(own):
+                    grown = bytearray(min(need, 4 * filled))
+                    grown[:filled] = own
+                    self._own = grown
+                return
+            self._own = None
+            self._filled = 0
+            self._take(memoryview(own)[:filled])
+
+    def _frame_bytes(self, data: memoryview) -> int:
+        """Size of the frame that starts here, its length field included; 4096 while the length is not there yet."""
+        if len(data) < 4:
+            return 4096
+        size = int(_SIZE.unpack_from(data)[0])
+        if not 8 <= size <= self._keeper.max_frame_bytes:
+            self._close(f"a frame of {size} bytes; the limit is {self._keeper.max_frame_bytes}")
+            return -1
+        return size + 4
+
+    def _handle_frames(self, data: memoryview) -> memoryview | None:
+        at, end = 0, len(data)
+        while end - at >= 4:
+            if not self._reading:
+                break  # the peer does not read its replies: the rest waits
+            size = _SIZE.unpack_from(data, at)[0]
+            if not 8 <= size <= self._keeper.max_frame_bytes:
+                self._close(f"a frame of {size} bytes; the limit is {self._keeper.max_frame_bytes}")
+                return None
+            if end - at - 4 < size:
+                break
+            if not self._handle(data[at + 4 : at + 4 + size]):
+                return None
+            at += 4 + size
+        return data[at:]
+
+    def _handle(self, frame: memoryview) -> bool:
+        try:
+            reply = self._dispatch(frame, self.peer)
+        except (Malformed, Disconnect) as problem:
+            self._close(str(problem))
+            return False
+        if reply is None:
+            return True
+        if isinstance(reply, list):
+            if not self._queue:
+                self._out += reply
+            else:
+                slot = _Slot()
+                slot.chunks = reply
+                self._queue.append(slot)
+            return True
+        slot = _Slot()
+        self._queue.append(slot)
+        task = asyncio.ensure_future(reply.awaited)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._answered(slot, reply, done))
+        if len(self._queue) >= _MAX_WAITING_REPLIES:
+            self._steer_reading()
+        return True
+
+    # --- replies ----------------------------------------------------------------------------------------------------
+
+    def _answered(self, slot: _Slot, reply: Pending, done: asyncio.Future[Message]) -> None:
+        self._tasks.discard(done)
+        if self._transport is None or done.cancelled():
+            return
+        problem = done.exception()
+        if problem is not None:
+            if not isinstance(problem, Disconnect | Malformed):
+                logger.error("a request from %s:%d failed", self.peer.host, self.peer.port, exc_info=problem)
+            self._close(str(problem))
+            return
+        slot.chunks = reply.finish(done.result())
+        queue = self._queue
+        while queue and queue[0].chunks is not None:
+            self._out += queue.popleft().chunks or []
+        self._flush()
+        if not self._reading:
+            self._steer_reading()
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None:
+            out, self._out = self._out, []
+            self._transport.writelines(out)
+
+    def _steer_reading(self) -> None:
+        if self._transport is None:
+            return
+        wanted = not self._paused_by_peer and len(self._queue) < _MAX_WAITING_REPLIES
+        if wanted and not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+            if self._own is not None and self._filled:  # whole frames may have been put aside
+                own, self._own = self._own, None
+                self._take(memoryview(own)[: self._filled])
+                self._flush()
+        elif not wanted and self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _close(self, why: str) -> None:
+        if self._transport is not None:
+            logger.warning("closing the connection from %s:%d: %s", self.peer.host, self.peer.port, why)
+            self._flush()
+            self._transport.close()
+
+    def close(self) -> None:
+        """Ends the connection after what was already answered has left."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()

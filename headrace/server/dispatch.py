@@ -1,0 +1,87 @@
+"""From a frame to a handler and back: find the API, check the version, decode, call, encode, and take the time.
+
+The table of APIs (api.table) is the only thing that decides what is served. ApiVersions is the one API that answers
+a version it does not know, with its oldest layout, so that clients can find a common one (KIP-511).
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Awaitable, Mapping
+
+from headrace.api.contract import Disconnect, Peer, Request
+from headrace.api.table import API_VERSIONS, Api
+from headrace.server.connection import Buffer
+from headrace.server.requests_seen import RequestsSeen
+from headrace.wire import frames
+from headrace.wire.messages import Message, decode_request, encode_response
+from headrace.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_SIZE = struct.Struct(">i")
+
+
+class Dispatcher:
+    def __init__(self, apis: Mapping[int, Api], seen: RequestsSeen, clock: Clock) -> None:
+        self._apis = apis
+        self._seen = seen
+        self._monotonic = clock.monotonic
+
+    def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | None:
+        started = self._monotonic()
+        api_key, version = frames.peek_api(frame)
+        api = self._apis.get(api_key)
+        if api is None:
+            raise Disconnect(f"API {api_key} is not served")
+        if not api.serves(version):
+            if api_key != API_VERSIONS:
+                raise Disconnect(f"{api.name} v{version} is not served, v{api.lowest} to v{api.highest} are")
+            header, _ = frames.parse_request_header(frame)
+            return _encode(api_key, 0, header.correlation_id, api.unknown_version())
+        header, at = frames.parse_request_header(frame)
+        body = decode_request(api_key, version, frame, at)
+        reply = api.handler(Request(api_key, version, header.client_id, body, peer))
+        if reply is None:
+            self._seen.note(api_key, self._monotonic() - started)
+            return None
+        if isinstance(reply, Message):
+            chunks = _encode(api_key, version, header.correlation_id, reply)
+            self._seen.note(api_key, self._monotonic() - started)
+            return chunks
+        return PendingReply(self, api_key, version, header.correlation_id, started, reply)
+
+    def finish(self, pending: PendingReply, message: Message) -> list[Buffer]:
+        self._seen.note(pending.api_key, self._monotonic() - pending.started)
+        return _encode(pending.api_key, pending.version, pending.correlation_id, message)
+
+
+class PendingReply:
+    __slots__ = ("_dispatcher", "api_key", "awaited", "correlation_id", "started", "version")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        started: float,
+        awaited: Awaitable[Message],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.started = started
+        self.awaited = awaited
+
+    def finish(self, message: Message) -> list[Buffer]:
+        return self._dispatcher.finish(self, message)
+
+
+def _encode(api_key: int, version: int, correlation_id: int, message: Message) -> list[Buffer]:
+    chunks = encode_response(api_key, version, message)
+    head = frames.response_prefix(api_key, version, correlation_id)
+    size = len(head) + sum(len(chunk) for chunk in chunks)
+    return [_SIZE.pack(size) + head, *chunks]

@@ -1,0 +1,72 @@
+"""`headrace serve`: one broker in this process until SIGINT or SIGTERM, then a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from headrace.model.broker_config import BrokerConfig, load_broker_config
+from headrace.server.broker import Broker
+from headrace.world.world import real_world
+
+logger = logging.getLogger("headrace")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    data: Path
+    listen: tuple[str, int]
+    advertise: tuple[str, int] | None = None
+    config: Path | None = None
+    metrics: tuple[str, int] | None = None
+
+
+def run(options: ServeOptions) -> int:
+    """Runs until told to stop; the exit status. Raises Failure for what the user can mend."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    config = BrokerConfig() if options.config is None else load_broker_config(options.config)
+    _allow_many_files()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options, config))
+    return 0
+
+
+async def _serve(options: ServeOptions, config: BrokerConfig) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(
+        real_world(), config, options.data, options.listen, advertise=options.advertise, metrics=options.metrics
+    )
+    await broker.start()
+    gc.collect()
+    gc.freeze()  # what start-up built lives as long as the process: no collection needs to look at it again
+    host, port = broker.address
+    logger.info("headrace is ready on %s:%d, data in %s", host, port, options.data)
+    if broker.metrics_port is not None and options.metrics is not None:
+        logger.info("metrics at http://%s:%d/metrics", options.metrics[0], broker.metrics_port)
+    failed = asyncio.ensure_future(broker.failed())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({failed, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    logger.info("stopping")
+    await broker.stop()
+    logger.info("stopped cleanly")
+    if failed.done():
+        failed.result()
+    failed.cancel()
+
+
+def _allow_many_files() -> None:
+    """As many open files as the system lets us have: sockets and segments."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,179 @@
+"""A connection hands over whole frames however the bytes arrive, and replies leave in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.api.contract import Disconnect, Peer
+from headrace.server.connection import Buffer, Connection
+from headrace.wire.messages import Message
+
+
+class Keeper:
+    """A listener's side of the contract, with a small receive buffer so that frames outgrow it."""
+
+    def __init__(self, receive_bytes: int = 64, max_frame_bytes: int = 100_000) -> None:
+        self.receive_buffer = memoryview(bytearray(receive_bytes))
+        self.max_frame_bytes = max_frame_bytes
+
+    def entered(self, connection: Connection) -> bool:
+        return True
+
+    def left(self, connection: Connection) -> None:
+        pass
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.closed = False
+        self.reading = True
+
+    def writelines(self, chunks: list[Buffer]) -> None:  # type: ignore[override]
+        for chunk in chunks:
+            self.written += chunk
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+class Later:
+    def __init__(self) -> None:
+        self.awaited: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def finish(self, message: Message) -> list[Buffer]:
+        return [message.text]
+
+
+def connect(dispatch: object, **limits: int) -> tuple[Connection, Wire]:
+    wire = Wire()
+    connection = Connection(dispatch, Keeper(**limits))  # type: ignore[arg-type]
+    connection.connection_made(wire)
+    return connection, wire
+
+
+def feed(connection: Connection, data: bytes, pieces: list[int]) -> None:
+    at = turn = 0
+    while at < len(data):
+        room = connection.get_buffer(-1)
+        assert len(room) > 0
+        size = min(len(room), pieces[turn % len(pieces)], len(data) - at)
+        room[:size] = data[at : at + size]
+        connection.buffer_updated(size)
+        at += size
+        turn += 1
+
+
+def framed(bodies: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@given(
+    st.lists(st.binary(min_size=8, max_size=400), min_size=1, max_size=8),
+    st.lists(st.integers(1, 200), min_size=1, max_size=6),
+)
+def test_frames_survive_any_cutting_of_the_stream(bodies: list[bytes], pieces: list[int]) -> None:
+    seen: list[bytes] = []
+
+    def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
+        seen.append(bytes(frame))
+        return [bytes(frame)]
+
+    connection, wire = connect(dispatch)
+    feed(connection, framed(bodies), pieces)
+    assert seen == bodies
+    assert bytes(wire.written) == b"".join(bodies)
+
+
+def test_a_finished_frame_leaves_no_buffer_behind() -> None:
+    connection, _ = connect(lambda frame, peer: None)
+    feed(connection, framed([b"x" * 5000]), [50])
+    assert len(connection.get_buffer(-1)) == 64  # the shared one again
+
+
+def test_the_buffer_of_an_unfinished_frame_grows_with_what_arrived_not_with_what_was_promised() -> None:
+    connection, _ = connect(lambda frame, peer: None, max_frame_bytes=100_000_000)
+    feed(connection, struct.pack(">i", 90_000_000) + b"x" * 10_000, [64])
+    assert len(connection.get_buffer(-1)) < 64_000
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, 100_001, 2**31 - 1])
+def test_a_length_that_lies_closes_the_connection(size: int) -> None:
+    connection, wire = connect(lambda frame, peer: None)
+    feed(connection, struct.pack(">i", size) + b"abcd", [64])
+    assert wire.closed
+
+
+def test_a_handler_can_ask_for_the_connection_to_be_closed() -> None:
+    def dispatch(frame: memoryview, peer: Peer) -> None:
+        raise Disconnect("no such API")
+
+    connection, wire = connect(dispatch)
+    feed(connection, framed([b"x" * 8, b"y" * 8]), [64])
+    assert wire.closed
+
+
+def test_replies_leave_in_the_order_of_the_requests() -> None:
+    async def story() -> bytes:
+        slow = [Later(), Later()]
+        replies: list[object] = [slow[0], [b"second "], slow[1], [b"fourth "]]
+        connection, wire = connect(lambda frame, peer: replies.pop(0))
+        feed(connection, framed([b"request!"] * 4), [48])
+        assert wire.written == b""
+        slow[1].awaited.set_result(Message(text=b"third "))
+        await asyncio.sleep(0)
+        assert wire.written == b""
+        slow[0].awaited.set_result(Message(text=b"first "))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return bytes(wire.written)
+
+    assert asyncio.run(story()) == b"first second third fourth "
+
+
+def test_a_peer_that_does_not_read_its_replies_is_not_read_from() -> None:
+    seen: list[bytes] = []
+
+    def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
+        seen.append(bytes(frame))
+        if len(seen) == 2:
+            connection.pause_writing()  # the transport's buffer is full
+        return [b"reply"]
+
+    connection, wire = connect(dispatch, receive_bytes=512)
+    feed(connection, framed([b"%08d" % n for n in range(10)]), [512])
+    assert len(seen) == 2
+    assert not wire.reading
+    connection.resume_writing()
+    assert len(seen) == 10
+    assert wire.reading
+
+
+def test_a_request_without_a_reply_holds_up_nobody() -> None:
+    replies: list[object] = [None, [b"reply"]]
+    connection, wire = connect(lambda frame, peer: replies.pop(0))
+    feed(connection, framed([b"request!"] * 2), [48])
+    assert wire.written == b"reply"
