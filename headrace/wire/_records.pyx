@@ -1,1 +1,395 @@
-# placeholder
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The records inside a batch, uncompressed: the compiled twin of _records_py.py, function by function.
+
+The format and the rules stand there. Here every read goes through `number` or `span`, which stop at the end they are
+given, so that no bytes from the wire can lead out of the buffer.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from headrace.wire.errors import Malformed
+from headrace.wire.record import Record
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        object (*tp_alloc)(PyTypeObject *, Py_ssize_t)
+    void PyObject_GC_UnTrack(PyObject *)
+    object PyByteArray_FromStringAndSize(const char *, Py_ssize_t)
+    const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
+
+cdef extern from *:
+    bint add_overflows "__builtin_add_overflow"(int64_t, int64_t, int64_t *) noexcept nogil
+    bint sub_overflows "__builtin_sub_overflow"(int64_t, int64_t, int64_t *) noexcept nogil
+
+cdef PyTypeObject *record_type = <PyTypeObject *> <PyObject *> Record
+cdef Py_ssize_t SMALLEST_RECORD_BYTES = 7
+cdef Py_ssize_t LONGEST_NUMBER_BYTES = 10
+cdef tuple NO_HEADERS = ()
+
+
+# --- numbers and spans ----------------------------------------------------------------------------------------------
+
+
+cdef inline int64_t number(const uint8_t **at, const uint8_t *end, int bits) except? -1:
+    """A zigzag varint of at most `bits` bits."""
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    cdef const uint8_t *p = at[0]
+    while True:
+        if p >= end:
+            raise Malformed("a record is cut short")
+        byte = p[0]
+        p += 1
+        if shift == 63 and byte > 1:
+            raise Malformed(f"a number in a record needs more than {bits} bits")
+        value |= (<uint64_t> (byte & 0x7F)) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits:
+            raise Malformed(f"a number in a record needs more than {bits} bits")
+    if bits == 32 and value >> 32:
+        raise Malformed(f"a number in a record needs more than {bits} bits")
+    at[0] = p
+    return <int64_t> (value >> 1) ^ -(<int64_t> (value & 1))
+
+
+cdef inline Py_ssize_t span(const uint8_t **at, const uint8_t *end) except? -2:
+    """The length of what stands at `at`, all of which is there; -1 for null."""
+    cdef int64_t size = number(at, end, 32)
+    if size < 0:
+        return -1
+    if size > end - at[0]:
+        raise Malformed(f"a record claims {size} bytes where {end - at[0]} are left")
+    return size
+
+
+cdef inline object blob(const uint8_t **at, const uint8_t *end):
+    cdef Py_ssize_t size = span(at, end)
+    if size < 0:
+        return None
+    found = PyBytes_FromStringAndSize(<const char *> at[0], size)
+    at[0] += size
+    return found
+
+
+cdef inline const uint8_t *record_end(const uint8_t **at, const uint8_t *end) except NULL:
+    """The end of the record at `at`, which is moved to its timestamp."""
+    cdef int64_t size = number(at, end, 32)
+    if size < SMALLEST_RECORD_BYTES - 1 or size > end - at[0]:
+        raise Malformed(f"a record of {size} bytes where {end - at[0]} are left")
+    cdef const uint8_t *stop = at[0] + size
+    at[0] += 1
+    return stop
+
+
+cdef inline int check_count(Py_ssize_t size, int64_t count) except -1:
+    if count < 0 or count > size // SMALLEST_RECORD_BYTES:
+        raise Malformed(f"{count} records in {size} bytes")
+    return 0
+
+
+cdef inline int check_end(const uint8_t *at, const uint8_t *end) except -1:
+    if at != end:
+        raise Malformed(f"{end - at} bytes behind the last record of a batch")
+    return 0
+
+
+cdef inline int64_t absolute_offset(int64_t base_offset, int64_t delta, int64_t last_offset_delta) except? -1:
+    cdef int64_t offset = 0
+    if delta < 0 or delta > last_offset_delta:
+        raise Malformed(f"a record with offset delta {delta} in a batch that ends at {last_offset_delta}")
+    if add_overflows(base_offset, delta, &offset):
+        raise Malformed("a record's offset needs more than 64 bits")
+    return offset
+
+
+cdef inline int64_t absolute_time(int64_t base_timestamp, int64_t delta) except? -1:
+    cdef int64_t timestamp = 0
+    if add_overflows(base_timestamp, delta, &timestamp):
+        raise Malformed("a record's timestamp needs more than 64 bits")
+    return timestamp
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def decode_records(
+    const uint8_t[::1] section not None,
+    int64_t count,
+    int64_t base_offset,
+    int64_t last_offset_delta,
+    int64_t base_timestamp,
+    *,
+    append_time,
+):
+    """All records; `append_time` is the timestamp of every one of them, if given."""
+    check_count(section.shape[0], count)
+    cdef list records = []
+    if count == 0 and section.shape[0] == 0:
+        return records
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef int64_t time_delta, timestamp, last_timestamp = 0
+    cdef int64_t offset_delta
+    cdef bint own_time = append_time is None
+    cdef object time = append_time
+    cdef object record, part
+    cdef int64_t turn
+    for turn in range(count):
+        stop = record_end(&at, end)
+        time_delta = number(&at, stop, 64)
+        offset_delta = number(&at, stop, 32)
+        key = blob(&at, stop)
+        value = blob(&at, stop)
+        offset = absolute_offset(base_offset, offset_delta, last_offset_delta)
+        if own_time:
+            timestamp = absolute_time(base_timestamp, time_delta)
+            if turn == 0 or timestamp != last_timestamp:
+                time = timestamp
+                last_timestamp = timestamp
+        headers = read_headers(&at, stop)
+        if at != stop:
+            raise Malformed("a record is longer than what is in it")
+        # A Record is a tuple of five; filling one directly takes a third of the time of calling its class.
+        record = record_type.tp_alloc(record_type, 5)
+        part = offset
+        Py_INCREF(part)
+        PyTuple_SET_ITEM(record, 0, part)
+        Py_INCREF(time)
+        PyTuple_SET_ITEM(record, 1, time)
+        Py_INCREF(key)
+        PyTuple_SET_ITEM(record, 2, key)
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(record, 3, value)
+        Py_INCREF(headers)
+        PyTuple_SET_ITEM(record, 4, headers)
+        PyObject_GC_UnTrack(<PyObject *> record)  # what is in it cannot form a cycle, so the collector need not look
+        records.append(record)
+    check_end(at, end)
+    return records
+
+
+cdef inline tuple read_headers(const uint8_t **at, const uint8_t *end):
+    cdef int64_t count = number(at, end, 32)
+    if count == 0:
+        return NO_HEADERS
+    if count < 0 or count > (end - at[0]) // 2:
+        raise Malformed(f"a record claims {count} headers in {end - at[0]} bytes")
+    cdef list headers = []
+    cdef Py_ssize_t size
+    cdef int64_t turn
+    for turn in range(count):
+        size = span(at, end)
+        if size < 0:
+            raise Malformed("a record header without a key")
+        try:
+            name = PyUnicode_DecodeUTF8(<char *> at[0], size, NULL)
+        except UnicodeDecodeError as error:
+            raise Malformed("a record header's key is not UTF-8") from error
+        at[0] += size
+        value = blob(at, end)
+        headers.append((name, value))
+    return tuple(headers)
+
+
+def scan_keys(const uint8_t[::1] section not None, int64_t count, int64_t base_offset, int64_t last_offset_delta):
+    """(offset, key, whether it has a value) of every record; the headers are not looked at."""
+    check_count(section.shape[0], count)
+    cdef list found = []
+    if count == 0 and section.shape[0] == 0:
+        return found
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef int64_t offset_delta
+    cdef bint has_value
+    cdef int64_t turn
+    for turn in range(count):
+        stop = record_end(&at, end)
+        number(&at, stop, 64)
+        offset_delta = number(&at, stop, 32)
+        key = blob(&at, stop)
+        has_value = span(&at, stop) >= 0
+        found.append((absolute_offset(base_offset, offset_delta, last_offset_delta), key, has_value))
+        at = stop
+    check_end(at, end)
+    return found
+
+
+def scan_times(
+    const uint8_t[::1] section not None,
+    int64_t count,
+    int64_t base_offset,
+    int64_t last_offset_delta,
+    int64_t base_timestamp,
+):
+    """(offset, timestamp) of every record; nothing else is looked at."""
+    check_count(section.shape[0], count)
+    cdef list found = []
+    if count == 0 and section.shape[0] == 0:
+        return found
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef int64_t time_delta, offset_delta
+    cdef int64_t turn
+    for turn in range(count):
+        stop = record_end(&at, end)
+        time_delta = number(&at, stop, 64)
+        offset_delta = number(&at, stop, 32)
+        offset = absolute_offset(base_offset, offset_delta, last_offset_delta)
+        found.append((offset, absolute_time(base_timestamp, time_delta)))
+        at = stop
+    check_end(at, end)
+    return found
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept:
+    return (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+
+
+cdef inline Py_ssize_t number_bytes(int64_t value) noexcept:
+    cdef uint64_t left = zigzag(value)
+    cdef Py_ssize_t size = 1
+    while left > 0x7F:
+        left >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_number(uint8_t *at, int64_t value) noexcept:
+    cdef uint64_t left = zigzag(value)
+    while left > 0x7F:
+        at[0] = <uint8_t> (left & 0x7F | 0x80)
+        left >>= 7
+        at += 1
+    at[0] = <uint8_t> left
+    return at + 1
+
+
+cdef inline Py_ssize_t blob_bytes(bytes blob):
+    if blob is None:
+        return 1
+    return number_bytes(PyBytes_GET_SIZE(blob)) + PyBytes_GET_SIZE(blob)
+
+
+cdef inline uint8_t *put_blob(uint8_t *at, bytes blob):
+    if blob is None:
+        return put_number(at, -1)
+    at = put_number(at, PyBytes_GET_SIZE(blob))
+    memcpy(at, PyBytes_AS_STRING(blob), PyBytes_GET_SIZE(blob))
+    return at + PyBytes_GET_SIZE(blob)
+
+
+cdef inline int64_t delta_of(int64_t value, int64_t base, str what, bint narrow) except? -1:
+    cdef int64_t delta = 0
+    if sub_overflows(value, base, &delta) or (narrow and (delta < 0 or delta > INT32_MAX)):
+        raise ValueError(f"{what} {value} cannot stand in a batch that starts at {base}")
+    return delta
+
+
+cdef inline object part_of(record, Py_ssize_t turn):
+    return <object> PyTuple_GET_ITEM(record, turn)
+
+
+cdef Py_ssize_t body_bytes(record, int64_t time_delta, int64_t offset_delta) except -1:
+    """What a record takes behind its length. Looks at each part, so that writing it afterwards cannot fail."""
+    cdef Py_ssize_t size = 1 + number_bytes(time_delta) + number_bytes(offset_delta)
+    cdef Py_ssize_t name_bytes = 0
+    cdef tuple headers = part_of(record, 4)
+    size += blob_bytes(part_of(record, 2)) + blob_bytes(part_of(record, 3))
+    size += number_bytes(len(headers))
+    for header in headers:
+        PyUnicode_AsUTF8AndSize(header[0], &name_bytes)
+        size += number_bytes(name_bytes) + name_bytes + blob_bytes(header[1])
+    return size
+
+
+cdef uint8_t *put_record(uint8_t *at, record, Py_ssize_t size, int64_t base_offset, int64_t base_timestamp) except NULL:
+    cdef Py_ssize_t name_bytes = 0
+    cdef const char *name
+    at = put_number(at, size)
+    at[0] = 0
+    at = put_number(at + 1, <int64_t> part_of(record, 1) - base_timestamp)
+    at = put_number(at, <int64_t> part_of(record, 0) - base_offset)
+    at = put_blob(at, part_of(record, 2))
+    at = put_blob(at, part_of(record, 3))
+    cdef tuple headers = part_of(record, 4)
+    at = put_number(at, len(headers))
+    for header in headers:
+        name = PyUnicode_AsUTF8AndSize(header[0], &name_bytes)
+        at = put_number(at, name_bytes)
+        memcpy(at, name, name_bytes)
+        at = put_blob(at + name_bytes, header[1])
+    return at
+
+
+def encode_records(records, int64_t base_offset, int64_t base_timestamp):
+    cdef list kept = list(records)  # a list of our own: nobody can change it between measuring and writing
+    cdef list sizes = []
+    cdef Py_ssize_t total = 0, size
+    cdef int64_t time_delta, offset_delta
+    for record in kept:
+        if type(record) is not Record:
+            raise TypeError(f"{type(record).__name__} is not a Record")
+        time_delta = delta_of(part_of(record, 1), base_timestamp, "timestamp", False)
+        offset_delta = delta_of(part_of(record, 0), base_offset, "offset", True)
+        size = body_bytes(record, time_delta, offset_delta)
+        sizes.append(size)
+        total += number_bytes(size) + size
+    out = PyByteArray_FromStringAndSize(NULL, total)
+    cdef uint8_t *at = <uint8_t *> PyByteArray_AS_STRING(out)
+    cdef Py_ssize_t turn
+    for turn in range(len(kept)):
+        at = put_record(at, kept[turn], sizes[turn], base_offset, base_timestamp)
+    return out
+
+
+def filter_records(const uint8_t[::1] section not None, keep, int64_t timestamp_shift):
+    """The records whose turn in `keep` is true, their timestamp deltas moved by `timestamp_shift`."""
+    cdef Py_ssize_t count = len(keep)
+    check_count(section.shape[0], count)
+    if count == 0 and section.shape[0] == 0:
+        return bytearray()
+    # A moved timestamp may make a record longer, and that its length.
+    cdef Py_ssize_t room = section.shape[0] + (2 * LONGEST_NUMBER_BYTES * count if timestamp_shift else 0)
+    out = PyByteArray_FromStringAndSize(NULL, room)
+    cdef uint8_t *first = <uint8_t *> PyByteArray_AS_STRING(out)
+    cdef uint8_t *to = first
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *start
+    cdef const uint8_t *stop
+    cdef int64_t moved
+    cdef uint8_t attributes
+    for wanted in keep:
+        start = at
+        stop = record_end(&at, end)
+        if wanted and timestamp_shift == 0:
+            memcpy(to, start, stop - start)
+            to += stop - start
+        elif wanted:
+            attributes = (at - 1)[0]
+            moved = absolute_time(number(&at, stop, 64), timestamp_shift)
+            to = put_number(to, 1 + number_bytes(moved) + (stop - at))
+            to[0] = attributes
+            to = put_number(to + 1, moved)
+            memcpy(to, at, stop - at)
+            to += stop - at
+        at = stop
+    check_end(at, end)
+    PyByteArray_Resize(out, to - first)
+    return out

@@ -18,6 +18,7 @@ from headrace.wire.record import Record
 
 Buffer = bytes | bytearray | memoryview
 
+_INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _INT64_MIN = -(2**63)
 _SMALLEST_RECORD_BYTES = 7
@@ -89,6 +90,8 @@ def _check_end(data: memoryview, at: int) -> None:
 def _offset(base_offset: int, delta: int, last_offset_delta: int) -> int:
     if delta < 0 or delta > last_offset_delta:
         raise Malformed(f"a record with offset delta {delta} in a batch that ends at {last_offset_delta}")
+    if base_offset + delta > _INT64_MAX:
+        raise Malformed("a record's offset needs more than 64 bits")
     return base_offset + delta
 
 
@@ -151,6 +154,10 @@ def _headers(body: memoryview, at: int) -> tuple[tuple[tuple[str, bytes | None],
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytearray:
     out = bytearray()
     for offset, timestamp, key, value, headers in records:
+        if not _INT64_MIN <= timestamp - base_timestamp <= _INT64_MAX:
+            raise ValueError(f"timestamp {timestamp} cannot stand in a batch that starts at {base_timestamp}")
+        if not 0 <= offset - base_offset <= _INT32_MAX:
+            raise ValueError(f"offset {offset} cannot stand in a batch that starts at {base_offset}")
         body = bytearray(1)
         _put_varint(body, timestamp - base_timestamp)
         _put_varint(body, offset - base_offset)
