@@ -1,0 +1,98 @@
+"""The compiled and the pure-Python record codec give the same answers, to good bytes and to bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.wire import _records_py as python
+from headrace.wire.errors import Malformed
+from headrace.wire.records import COMPILED, Record
+from tests.unit.wire.record_strategies import runs
+
+if COMPILED:
+    from headrace.wire import _records as compiled
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="there was no C compiler to build the compiled codec with")
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def both(act: Callable[[ModuleType], Any]) -> Any:
+    """What both twins answer; Malformed counts as an answer, another exception fails the test."""
+
+    def answer(twin: ModuleType) -> Any:
+        try:
+            return act(twin)
+        except Malformed:
+            return Malformed
+
+    ours, theirs = answer(compiled), answer(python)
+    assert ours == theirs
+    return ours
+
+
+def look_through(section: bytes, count: int, base_offset: int, last_delta: int, base_timestamp: int) -> None:
+    times = (count, base_offset, last_delta, base_timestamp)
+    both(lambda twin: twin.decode_records(section, *times, append_time=None))
+    both(lambda twin: twin.decode_records(section, *times, append_time=base_timestamp))
+    both(lambda twin: twin.scan_keys(section, count, base_offset, last_delta))
+    both(lambda twin: twin.scan_times(section, *times))
+
+
+@given(runs(min_size=0), st.data())
+def test_they_write_the_same_bytes_and_read_the_same_records(run: list[Record], data: st.DataObject) -> None:
+    base_offset = run[0].offset if run else 0
+    last_delta = run[-1].offset - base_offset if run else 0
+    section = both(lambda twin: twin.encode_records(run, base_offset, 1000))
+    read = both(lambda twin: twin.decode_records(section, len(run), base_offset, last_delta, 1000, append_time=None))
+    assert read == run
+    assert all(type(record) is Record for record in read)
+    look_through(section, len(run), base_offset, last_delta, 1000)
+    keep = data.draw(st.lists(st.booleans(), min_size=len(run), max_size=len(run)))
+    shift = data.draw(st.sampled_from([0, -1, 1, 100_000_000_000]))
+    kept = both(lambda twin: twin.filter_records(section, keep, shift))
+    left = [record for record, wanted in zip(run, keep, strict=True) if wanted]
+    args = (len(left), base_offset, last_delta, 1000 - shift)
+    assert both(lambda twin: twin.decode_records(kept, *args, append_time=None)) == left
+
+
+@given(runs(), st.data())
+def test_they_refuse_the_same_garbled_bytes(run: list[Record], data: st.DataObject) -> None:
+    base_offset = run[0].offset
+    section = python.encode_records(run, base_offset, 1000)
+    for _ in range(data.draw(st.integers(1, 4))):
+        section[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
+    garbled = bytes(section[: data.draw(st.integers(len(section) // 2, len(section)))])
+    count = data.draw(st.just(len(run)) | st.integers(-1, 20))
+    last_delta = data.draw(st.just(run[-1].offset - base_offset) | st.integers(-1, 2**31 - 1))
+    look_through(garbled, count, base_offset, last_delta, 1000)
+    both(lambda twin: twin.filter_records(garbled, [True] * len(run), data.draw(INT64)))
+
+
+@given(st.binary(max_size=60), st.integers(-(2**31), 2**31 - 1), INT64, INT64)
+@example(b"\x0c\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", 1, 0, 0)
+@example(b"\x0c\x00\xff\xff\xff\xff\x1f\x00", 1, 0, 0)
+@example(b"", 0, 0, 0)
+@example(b"\x00", 0, 0, 0)
+def test_they_agree_on_any_bytes(section: bytes, count: int, base_offset: int, base_timestamp: int) -> None:
+    look_through(section, count, base_offset, 2**31 - 1, base_timestamp)
+
+
+@given(INT64, INT64, INT64, INT64)
+def test_they_agree_on_the_ends_of_the_number_line(offset: int, base: int, time: int, base_time: int) -> None:
+    def encoded(twin: ModuleType) -> Any:
+        try:
+            return twin.encode_records([Record(offset, time, None, None)], base, base_time)
+        except ValueError as error:
+            return str(error)
+
+    section = both(encoded)
+    if isinstance(section, bytearray):
+        look_through(bytes(section), 1, offset, 2**31 - 1, base_time)
+        both(lambda twin: twin.filter_records(section, [True], base))
