@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check format test-clients soak bench clean
+.PHONY: help install serve test check format map test-clients soak bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt headrace/wire/_records.pyx too
 serve: $(STAMP) ## run a broker on 127.0.0.1:9092 with its data in ./data
 	@exec $(BIN)/headrace serve --data data
 
-test: $(STAMP) ## run the tests (under 15 minutes on two cores)
+test: $(STAMP) ## run the tests, cheapest first (under 15 minutes on two cores)
 	@exec $(BIN)/python -m pytest tests
 
 check: $(STAMP) ## lint, types, layers, tidiness
@@ -31,11 +31,14 @@ check: $(STAMP) ## lint, types, layers, tidiness
 format: $(STAMP) ## put the code into the house format
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
+map: $(STAMP) ## bring the map in docs/architecture.md up to date with the tree
+	@exec $(BIN)/python tools/draw_map.py
+
 test-clients: $(STAMP) ## the Java client, franz-go and kcat too; writes docs/compatibility.md
 	@exec $(BIN)/python -m tests.clients.foreign
 
-soak: $(STAMP) ## the long suites at full length
-	@HEADRACE_SOAK=1 exec $(BIN)/python -m pytest tests -m "soak or not soak" -k "soak or crash or machine"
+soak: $(STAMP) ## the suites that have a long form, at full length
+	@HEADRACE_SOAK=1 $(BIN)/python -m pytest tests
 
 bench: $(STAMP) ## headrace beside Apache Kafka in one run
 	@exec $(BIN)/python -m bench

@@ -7,10 +7,11 @@ python=${PYTHON:-python3}
 
 fail() { echo "headrace: $1" >&2; exit 1; }
 debian() { # install Debian packages if this is a Debian machine and we may
-    command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] || return 1
+    command -v apt-get >/dev/null 2>&1 || return 1
+    if [ "$(id -u)" = 0 ]; then sudo=; elif sudo -n true 2>/dev/null; then sudo="sudo -n"; else return 1; fi
     echo "headrace: installing $* from Debian's packages" >&2
-    apt-get -qq update >/dev/null 2>&1 || true
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y "$@" >/dev/null
+    $sudo apt-get -qq update >/dev/null 2>&1 || true
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y "$@" >/dev/null
 }
 
 command -v "$python" >/dev/null 2>&1 || debian python3 || fail "needs Python 3.11 or newer: install it, or name it with PYTHON=..."

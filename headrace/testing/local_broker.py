@@ -1,0 +1,173 @@
+"""A broker in a thread of the test process.
+
+Owned by the fixtures of plugin.py; also a plain context manager for tests without pytest. Every start makes a fresh
+event loop in a fresh thread, so nothing of a killed broker lives on; what survives a restart is what survives in life:
+the data folder, the port, and how far the clock was pushed.
+
+Invariant: the broker, its world and its clock are touched on the broker's own thread only; this class hands that
+thread coroutines and waits for their results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headrace.model.broker_config import BrokerConfig
+from headrace.server.broker import Broker
+from headrace.testing.broker_clock import BrokerClock
+from headrace.testing.quiet_loop import QuietLoop
+from headrace.world.clock import AdvanceableClock
+from headrace.world.disk import RealDisk
+from headrace.world.entropy import SystemEntropy
+from headrace.world.net import RealNet
+from headrace.world.world import World
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30.0  # beyond this a broker in a thread is stuck, and the test is told so instead of hanging
+
+
+class _Life:
+    """One run of the broker, from start to stop or kill. Everything here happens on its own thread."""
+
+    def __init__(self, loop: QuietLoop, data: Path, settings: Mapping[str, str], port: int, shift_s: float) -> None:
+        self.loop = loop
+        self._data = data
+        self._settings = settings
+        self._port = port
+        self._shift_s = shift_s
+        self.clock = AdvanceableClock()
+        self.ready: Future[int] = Future()  # its result: the port
+        self._ending = asyncio.Event()
+        self._clean = True
+
+    def run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            try:
+                runner.run(self._live())
+            except BaseException as error:
+                if self.ready.done():
+                    raise
+                self.ready.set_exception(error)
+
+    async def _live(self) -> None:
+        self.clock.advance(self._shift_s)
+        disk = RealDisk()
+        try:
+            world = World(self.clock, disk, RealNet(), SystemEntropy())
+            broker = Broker(world, BrokerConfig.of(self._settings), self._data, (HOST, self._port))
+            await broker.start()
+            try:
+                self.ready.set_result(broker.address[1])
+                await self._ending.wait()
+            except BaseException:
+                await broker.stop(clean=False)
+                raise
+            await broker.stop(clean=self._clean)
+        finally:
+            disk.close()
+
+    async def push(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        if not await self.loop.rest(lambda: self.clock.advance(0), PATIENCE_S / 2):
+            raise TimeoutError(
+                f"after its clock was pushed by {seconds:g} s the broker did not come to rest within "
+                f"{PATIENCE_S / 2:g} s: do clients keep it busy?"
+            )
+
+    async def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    async def end(self, clean: bool) -> None:
+        self._clean = clean
+        self._ending.set()
+
+
+class LocalBroker:
+    """A real broker on 127.0.0.1, in this process.
+
+    with LocalBroker(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+    """
+
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.port = 0
+        self.clock = BrokerClock(self._push, self._now_ms)
+        self._settings = dict(settings or {})
+        self._shift_s = 0.0
+        self._life: _Life | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start on the port of before, or on a free one the first time; returns when the broker takes requests."""
+        if self._life is not None:
+            raise RuntimeError("the broker runs already: restart() or kill() it first")
+        life = _Life(QuietLoop(), self.data, self._settings, self.port, self._shift_s)
+        thread = threading.Thread(target=life.run, name=f"headrace-broker-{self.data.name}", daemon=True)
+        thread.start()
+        self.port = life.ready.result(PATIENCE_S)
+        self._life, self._thread = life, thread
+
+    def stop(self) -> None:
+        """Stop as on SIGTERM: everything is written, connections are closed. A stopped broker stays stopped."""
+        self._end(clean=True)
+
+    def kill(self) -> None:
+        """Stop as on SIGKILL: nothing is finished, flushed or marked as clean. `restart()` then recovers."""
+        self._end(clean=False)
+
+    def restart(self) -> None:
+        """Stop cleanly if it runs, and start again on the same port, the same data and the same clock."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> LocalBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _end(self, clean: bool) -> None:
+        life, thread = self._life, self._thread
+        if life is None or thread is None:
+            return
+        self._life = self._thread = None
+        _on(life, life.end(clean))
+        thread.join(PATIENCE_S)
+        if thread.is_alive():
+            raise TimeoutError(f"the broker on {self.bootstrap} did not stop within {PATIENCE_S:g} s")
+
+    def _running(self) -> _Life:
+        if self._life is None:
+            raise RuntimeError("the broker is not running: restart() it first")
+        return self._life
+
+    def _push(self, seconds: float) -> None:
+        life = self._running()
+        self._shift_s += seconds
+        _on(life, life.push(seconds))
+
+    def _now_ms(self) -> int:
+        life = self._running()
+        return _on(life, life.now_ms())
+
+
+def _on(life: _Life, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the broker's thread and wait for what it returns."""
+    return asyncio.run_coroutine_threadsafe(work, life.loop).result(PATIENCE_S)

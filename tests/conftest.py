@@ -1,0 +1,63 @@
+"""What every suite shares: the order of running, the report of seconds against tests/budgets.toml, and soaking.
+
+A suite is a folder of tests/. With HEADRACE_SOAK=1 only suites that have a long form are run.
+"""
+
+import os
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).parent
+BUDGETS: dict[str, dict[str, int]] = tomllib.loads((TESTS / "budgets.toml").read_text())
+SOAKING = os.environ.get("HEADRACE_SOAK", "") not in ("", "0")
+
+spent_s: dict[str, float] = defaultdict(float)
+remarks: list[str] = []
+
+
+def suite_of(path: Path) -> str:
+    return path.relative_to(TESTS).parts[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Cheapest suite first, so that a plain mistake shows itself in the first minute."""
+    items.sort(key=lambda item: BUDGETS.get(suite_of(item.path), {}).get("seconds", 0))
+    if SOAKING:
+        short = [item for item in items if "soak_seconds" not in BUDGETS.get(suite_of(item.path), {})]
+        config.hook.pytest_deselected(items=short)
+        items[:] = [item for item in items if item not in set(short)]
+
+
+@pytest.fixture(scope="session")
+def soaking() -> bool:
+    """Whether the long form is wanted."""
+    return SOAKING
+
+
+@pytest.fixture(scope="session")
+def remark() -> Callable[[str], None]:
+    """Put a line into the summary at the end of the run: facts that a passing test wants known."""
+    return remarks.append
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    before = time.monotonic()
+    result = yield
+    spent_s[suite_of(item.path)] += time.monotonic() - before
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in remarks:
+        terminalreporter.write_line(line)
+    for suite, seconds in spent_s.items():
+        budget = BUDGETS.get(suite, {}).get("soak_seconds" if SOAKING else "seconds", 0)
+        over = "  over its budget" if seconds > budget else ""
+        terminalreporter.write_line(f"{suite:<12}{seconds:7.1f} s of {budget} s{over}")

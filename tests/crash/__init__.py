@@ -1,0 +1,1 @@
+"""A real broker process, killed in the middle of work."""

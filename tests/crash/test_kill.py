@@ -1,0 +1,111 @@
+"""SIGKILL in the middle of heavy produce: what was acknowledged is there, in order, and none twice.
+
+Each round has a seed, printed with a failure: it decides the load, when the broker dies, and whether it dies once more
+while it recovers. The rounds share one data folder, so every round also recovers what the rounds before it left.
+HEADRACE_KILL_SEED=n repeats one round.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from .ledger import Ledger
+from .victim import Victim
+
+ROUNDS = 10
+SOAK_ROUNDS = 100
+
+
+def rounds(soaking: bool) -> list[int]:
+    one = os.environ.get("HEADRACE_KILL_SEED")
+    return [int(one)] if one else list(range(SOAK_ROUNDS if soaking else ROUNDS))
+
+
+def new_producer(bootstrap: str) -> Producer:
+    return Producer({
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "linger.ms": 2,
+        "queue.buffering.max.messages": 50_000,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 100,
+        "retry.backoff.ms": 20,
+    })  # fmt: skip
+
+
+def produce_for(seconds: float, producer: Producer, topic: str, partitions: int, ledger: Ledger) -> None:
+    """As fast as it goes; a full queue is waited out."""
+    until = time.monotonic() + seconds
+    partition = 0
+    while time.monotonic() < until:
+        for _ in range(500):
+            partition = (partition + 1) % partitions
+            value = ledger.next_record(partition)
+            while True:
+                try:
+                    producer.produce(topic, value, partition=partition, on_delivery=ledger.delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+                    if time.monotonic() > until:  # the broker is gone and the queue is full: this one was not sent
+                        ledger.sent[partition] -= 1
+                        return
+        producer.poll(0)
+
+
+def kill_amid_produce(victim: Victim, seed: int) -> tuple[int, float]:
+    """One round; returns the records read and the seconds of the start after the kill."""
+    chance = random.Random(seed)
+    topic, partitions = f"killed-{seed}-{chance.randrange(1 << 30)}", chance.choice([1, 3, 8])
+    AdminClient({"bootstrap.servers": victim.bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(
+        30
+    )
+    ledger = Ledger()
+    producer = new_producer(victim.bootstrap)
+    # The producer runs a thread of its own, so the queue it holds is being sent while the broker is killed.
+    produce_for(chance.uniform(0.2, 1.5), producer, topic, partitions, ledger)
+    victim.kill()
+    if chance.random() < 0.3:
+        victim.spawn()
+        time.sleep(chance.uniform(0, 0.3))
+        victim.kill()
+    if chance.random() < 0.3:  # the producer is lost with the broker
+        producer.purge()
+        producer.flush(30)
+        ledger.refused.clear()
+        start_s = victim.start()
+    else:
+        start_s = victim.start()
+        produce_for(chance.uniform(0.1, 0.5), producer, topic, partitions, ledger)
+        assert producer.flush(60) == 0, "records were still waiting a minute after the restart"
+        assert not ledger.refused, f"the producer gave records up: {ledger.refused[:3]}"
+        assert ledger.acknowledged_count == sum(ledger.sent.values())
+    return ledger.check(victim.bootstrap, topic), start_s
+
+
+def test_acknowledged_records_survive_a_kill_in_order_and_none_twice(
+    tmp_path: Path, soaking: bool, remark: Callable[[str], None]
+) -> None:
+    records = 0
+    starts_s: list[float] = []
+    with Victim(tmp_path) as victim:
+        victim.start()
+        for seed in rounds(soaking):
+            print(f"round with seed {seed} (HEADRACE_KILL_SEED={seed} repeats it)")
+            try:
+                found, start_s = kill_amid_produce(victim, seed)
+            except BaseException:
+                print(f"the end of the broker's log:\n{victim.log_tail()}")
+                raise
+            records += found
+            starts_s.append(start_s)
+    assert records > 0
+    remark(
+        f"killed {len(starts_s)} times: {records:,} records acknowledged and read back; "
+        f"the start after a kill took {sum(starts_s) / len(starts_s):.2f} s, at most {max(starts_s):.2f} s"
+    )

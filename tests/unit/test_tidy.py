@@ -1,0 +1,303 @@
+"""The shape of the project, tested: the map, the doors to the outside, names, sizes, docs and links.
+
+Every message says what to do. The layers are import-linter's affair, style is ruff's and types are mypy's; this is
+what none of them sees.
+"""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+MAX_LINES = 450
+BANNED_WORDS = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
+FREE_ROOMS = ("headrace/world", "headrace/cli", "headrace/testing")  # where the outside may be touched directly
+
+
+@cache
+def project_files() -> tuple[Path, ...]:
+    """Every file that is, or would be, under version control."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return tuple(ROOT / name for name in sorted(set(listed.stdout.splitlines())) if (ROOT / name).is_file())
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for path in project_files() if path.suffix == ".py" and relative(path).startswith(folders)]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Name and contents of every text file."""
+    for path in project_files():
+        try:
+            yield relative(path), path.read_text()
+        except UnicodeDecodeError:
+            continue
+
+
+# --- the map ---------------------------------------------------------------------------------------------------------
+
+
+def mapped_files() -> dict[str, str]:
+    """The tree in the first code block under "## The map": path -> what is said about it."""
+    text = ARCHITECTURE.read_text()
+    block = re.search(r"^## The map\n.*?^```[a-z]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert block, "docs/architecture.md needs a section '## The map' with the tree in a code block"
+    found: dict[str, str] = {}
+    folders: list[str] = []
+    for line in filter(str.strip, block[1].splitlines()):
+        name, _, words = line.strip().partition(" ")
+        depth = (len(line) - len(line.lstrip())) // 2
+        del folders[depth:]
+        if name.endswith("/"):
+            folders.append(name)
+        else:
+            found["".join(folders) + name] = words.strip()
+    return found
+
+
+def test_the_map_in_the_architecture_page_is_the_tree() -> None:
+    real = {
+        relative(path)
+        for path in project_files()
+        if relative(path).startswith(("headrace/", "sim/"))
+        and path.suffix in (".py", ".pyx")
+        and path.name != "__init__.py"
+    }
+    mapped = mapped_files()
+    absent = [
+        f"add to the map in docs/architecture.md, with a few words: {name}" for name in sorted(real - set(mapped))
+    ]
+    ghosts = [f"take off the map in docs/architecture.md: {name}" for name in sorted(set(mapped) - real)]
+    silent = [f"say in a few words on the map what this file is: {name}" for name in mapped if not mapped[name]]
+    assert not (absent + ghosts + silent), "\n".join(absent + ghosts + silent)
+
+
+# --- names and sizes -------------------------------------------------------------------------------------------------
+
+
+def test_file_names_are_nouns_of_the_domain() -> None:
+    bad = [
+        f"{relative(path)}: name it by what it holds"
+        for path in project_files()
+        if any(BANNED_WORDS & set(re.split(r"[_.-]", part)) for part in path.relative_to(ROOT).parts)
+    ]
+    assert not bad, "\n".join(bad)
+
+
+def test_a_file_holds_one_idea() -> None:
+    long = [
+        f"{relative(path)} has {count} lines, the limit is {MAX_LINES}: give its second idea a file"
+        for path in modules("headrace/")
+        if (count := path.read_text().count("\n")) > MAX_LINES
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_every_module_says_what_room_it_is() -> None:
+    silent = [
+        f"{relative(path)} needs a docstring: what room this is, what it owns, who calls it, which invariant holds"
+        for path in modules("headrace/", "sim/", "bench/", "tests/")
+        if (tree := ast.parse(path.read_text())).body and not ast.get_docstring(tree)
+    ]
+    assert not silent, "\n".join(silent)
+
+
+# --- the doors to the outside ----------------------------------------------------------------------------------------
+
+CLOSED_MODULES = {
+    "time": "ask the Clock",
+    "random": "ask the Entropy",
+    "secrets": "ask the Entropy",
+    "socket": "ask the Net",
+    "shutil": "ask the Disk",
+    "tempfile": "ask the Disk",
+    "glob": "ask the Disk",
+    "fcntl": "ask the Disk",
+    "mmap": "ask the Disk",
+    "sqlite3": "go through cluster/store.py",
+}
+ALLOWED = {("headrace/cluster/embedded.py", "sqlite3")}
+CLOSED_CALLS = (
+    (re.compile(r"(io\.)?open$"), "ask the Disk to open files"),
+    (
+        re.compile(
+            r"os\.(open|read|write|p?readv?|p?writev?|close|unlink|remove|rename|renames|replace|mkdir|makedirs|rmdir|"
+            r"removedirs|listdir|scandir|walk|stat|lstat|fstat|statvfs|fsync|fdatasync|ftruncate|truncate|link|symlink|"
+            r"path\.(exists|isfile|isdir|getsize|getmtime)|sendfile|posix_f\w+)$"
+        ),
+        "ask the Disk",
+    ),
+    (re.compile(r"os\.(urandom|getrandom)$|(uuid\.)?uuid[14]$"), "ask the Entropy"),
+    (re.compile(r".*\.(read_text|write_text|write_bytes|touch|iterdir|rglob)$"), "ask the Disk"),
+    (re.compile(r"(datetime\.)*(datetime|date)\.(now|utcnow|today)$"), "ask the Clock for the time"),
+    (re.compile(r"asyncio\.(timeout|timeout_at|wait_for|open_connection|start_server)$"), "use the Clock or the Net"),
+    (re.compile(r".*loop(\(\))?\.(time|call_(later|at)|create_(server|connection))$"), "use the Clock or the Net"),
+)  # fmt: skip
+
+
+def doors_forced(name: str, source: str) -> Iterator[str]:
+    """Every place in a module that reaches outside past the world."""
+    for node in ast.walk(ast.parse(source)):
+        imported: list[str] = []
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imported = [node.module]
+        for module in imported:
+            if module in CLOSED_MODULES and (name, module) not in ALLOWED:
+                yield f"{name}:{node.lineno} imports {module}: {CLOSED_MODULES[module]}"
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        for pattern, instead in CLOSED_CALLS:
+            if pattern.fullmatch(called):
+                yield f"{name}:{node.lineno} calls {called}: {instead}"
+        if called == "asyncio.sleep" and not is_zero(
+            node.args
+        ):  # asyncio.sleep(0) waits for nothing, it lets others run
+            yield f"{name}:{node.lineno} calls asyncio.sleep: sleep on the Clock"
+
+
+def is_zero(arguments: list[ast.expr]) -> bool:
+    return len(arguments) == 1 and isinstance(arguments[0], ast.Constant) and arguments[0].value == 0
+
+
+def test_nothing_but_the_world_touches_the_outside() -> None:
+    forced = [
+        complaint
+        for path in modules("headrace/")
+        if not relative(path).startswith(FREE_ROOMS)
+        for complaint in doors_forced(relative(path), path.read_text())
+    ]
+    assert not forced, "go through the World that was handed in:\n" + "\n".join(forced)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import time",
+        "from random import choice",
+        "open('x')",
+        "os.unlink('x')",
+        "uuid.uuid4()",
+        "datetime.datetime.now()",
+        "await asyncio.sleep(1)",
+        "await asyncio.wait_for(x, 3)",
+        "asyncio.get_running_loop().call_later(1, x)",
+        "import sqlite3",
+    ],
+)
+def test_a_forced_door_is_seen(line: str) -> None:
+    source = f"async def f(x):\n    {line}\n    await asyncio.sleep(0)\n    clock.call_later(1, x)\n"
+    assert len(list(doors_forced("headrace/log/segment.py", source))) == 1
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = [
+        f"{relative(path)}:{node.lineno} prints: log it, or return it to the command line"
+        for path in modules("headrace/")
+        if not relative(path).startswith("headrace/cli")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not printing, "\n".join(printing)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(("wo" + "rk", "ho" + "me", "ro" + "ot")) + r")/")
+
+
+def test_nothing_is_left_for_later_in_the_code() -> None:
+    left = [
+        f"{name}:{number} do it now, or write it into docs/gaps.md: {line.strip()}"
+        for name, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if UNFINISHED.search(line)
+    ]
+    assert not left, "\n".join(left)
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    knowing = [
+        f"{name}:{number} names a path of one machine, use a relative one: {line.strip()}"
+        for name, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not knowing, "\n".join(knowing)
+
+
+# --- docs ------------------------------------------------------------------------------------------------------------
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def links(page: Path) -> list[str]:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [link for link in LINK.findall(prose) if "://" not in link and not link.startswith("mailto:")]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    dead = []
+    for page in (path for path in project_files() if path.suffix == ".md"):
+        for link in links(page):
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if not target.exists():
+                dead.append(f"{relative(page)} links to {link}, which is not there")
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+                dead.append(f"{relative(page)} links to {link}, and that page has no such heading")
+    assert not dead, "\n".join(dead)
+
+
+def test_every_page_can_be_found_from_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    lost = [
+        f"link {relative(page)} from docs/README.md"
+        for page in project_files()
+        if page.suffix == ".md" and relative(page).startswith("docs/") and page != index and page not in linked
+    ]
+    assert not lost, "\n".join(lost)
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [path.name[:4] for path in project_files() if relative(path).startswith("docs/decisions/")]
+    wanted = [f"{number:04}" for number in range(1, len(numbers) + 1)]
+    assert numbers == wanted, f"number the files of docs/decisions from 0001 on, each once: {numbers}"
+
+
+# --- suites ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_suite_has_a_budget_and_all_fit_into_the_quarter_hour() -> None:
+    budgets = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text())
+    suites = {
+        path.relative_to(ROOT).parts[1]
+        for path in project_files()
+        if relative(path).startswith("tests/") and path.name.startswith("test_")
+    }
+    assert suites <= set(budgets), f"give these suites a budget in tests/budgets.toml: {sorted(suites - set(budgets))}"
+    total_s = sum(budget["seconds"] for budget in budgets.values())
+    assert total_s <= 900, f"the budgets add up to {total_s} s: make a suite shorter, its long form is for `make soak`"
