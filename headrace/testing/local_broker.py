@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from headrace.model.broker_config import BrokerConfig
+from headrace.model.broker_config import BrokerConfig, broker_config
 from headrace.server.broker import Broker
 from headrace.testing.broker_clock import BrokerClock
 from headrace.testing.quiet_loop import QuietLoop
@@ -37,10 +37,10 @@ PATIENCE_S = 30.0  # beyond this a broker in a thread is stuck, and the test is 
 class _Life:
     """One run of the broker, from start to stop or kill. Everything here happens on its own thread."""
 
-    def __init__(self, loop: QuietLoop, data: Path, settings: Mapping[str, str], port: int, shift_s: float) -> None:
+    def __init__(self, loop: QuietLoop, data: Path, config: BrokerConfig, port: int, shift_s: float) -> None:
         self.loop = loop
         self._data = data
-        self._settings = settings
+        self._config = config
         self._port = port
         self._shift_s = shift_s
         self.clock = AdvanceableClock()
@@ -62,7 +62,7 @@ class _Life:
         disk = RealDisk()
         try:
             world = World(self.clock, disk, RealNet(), SystemEntropy())
-            broker = Broker(world, BrokerConfig.of(self._settings), self._data, (HOST, self._port))
+            broker = Broker(world, self._config, self._data, (HOST, self._port))
             await broker.start()
             try:
                 self.ready.set_result(broker.address[1])
@@ -115,7 +115,7 @@ class LocalBroker:
         """Start on the port of before, or on a free one the first time; returns when the broker takes requests."""
         if self._life is not None:
             raise RuntimeError("the broker runs already: restart() or kill() it first")
-        life = _Life(QuietLoop(), self.data, self._settings, self.port, self._shift_s)
+        life = _Life(QuietLoop(), self.data, broker_config(self._settings), self.port, self._shift_s)
         thread = threading.Thread(target=life.run, name=f"headrace-broker-{self.data.name}", daemon=True)
         thread.start()
         self.port = life.ready.result(PATIENCE_S)

@@ -33,11 +33,6 @@ class Ledger:
     def acknowledged_count(self) -> int:
         return sum(map(len, self.acknowledged.values()))
 
-    def next_record(self, partition: int) -> bytes:
-        place = self.sent[partition]
-        self.sent[partition] = place + 1
-        return record(place)
-
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         """The producer's delivery report."""
         if error is not None:

@@ -21,10 +21,12 @@ def free_port() -> int:
 
 
 class Victim:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "") -> None:
         self.data = folder / "data"
         self.port = free_port()
         self.log_path = folder / "broker.log"
+        self._config_path = folder / "broker.properties"
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,7 +47,8 @@ class Victim:
     def spawn(self) -> None:
         """Start, and do not wait."""
         command = [str(Path(sys.executable).parent / "headrace"), "serve"]
-        command += ["--data", str(self.data), "--listen", self.bootstrap]
+        command += ["--data", str(self.data), "--listen", self.bootstrap, "--config", str(self._config_path)]
+        self._config_path.write_text(self._settings)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

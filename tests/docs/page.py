@@ -50,9 +50,9 @@ def commands(block: str, first_line: int) -> list[Step]:
 
 def agrees(shown: str, printed: str) -> bool:
     """Whether the output on the page is the output that came; runs of blanks count as one."""
-    pattern = ".*?".join(re.escape(words(part)) for part in shown.split("…"))
-    return re.fullmatch(pattern.strip(), words(printed).strip(), re.DOTALL) is not None
+    pattern = ".*?".join(map(re.escape, words(shown).split("…")))
+    return re.fullmatch(pattern, words(printed), re.DOTALL) is not None
 
 
 def words(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+    return " ".join(text.split())
