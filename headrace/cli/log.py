@@ -4,16 +4,21 @@ Called by main. Prints as it reads, so a large segment shows its first line at o
 when every byte of every segment belongs to a whole batch whose CRC is right.
 """
 
+import base64
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.message_text import header_document, put_bytes
 from headrace.cli.moments import describe_moment
 from headrace.cli.options import command_group, examples
 from headrace.cli.screen import plural, remark
-from headrace.cli.segment_file import Damage, StoredBatch, find_segments, read_segment
+from headrace.cli.segment_file import Damage, StoredBatch, find_segments, read_records, read_segment
+
+if TYPE_CHECKING:
+    from headrace.wire.record import Record
 
 app = command_group(
     "Look into log files without a broker.",
@@ -35,11 +40,13 @@ def log() -> None:
 @app.command(
     epilog=examples(
         "headrace log dump data/orders-0",
-        "headrace log dump data/orders-0/00000000000000000000.log --json",
+        "headrace log dump data/orders-0/00000000000000000000.log --records",
+        "headrace log dump data/orders-0 --json",
     )
 )
 def dump(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A segment file, or a folder with segments.")],
+    records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per batch and line.")] = False,
 ) -> None:
     """Show the batches of segment files and check their CRCs.
@@ -47,28 +54,47 @@ def dump(
     Ends with exit code 1, and with the file and position on stderr, where a batch is corrupt or the tail is torn. The
     newest segment of a running broker may end in a batch that is just being written.
     """
-    damages = 0
-    batches = 0
+    batches = faults = 0
     segments = find_segments(path)
     for segment in segments:
         if not as_json:
             typer.echo(f"{segment}\n{HEADING}")
         for found in read_segment(segment):
-            if isinstance(found, Damage):
-                damages += 1
-                if as_json:
-                    line = {"file": str(segment), "position": found.position, "damage": found.reason}
-                    typer.echo(json.dumps(line, ensure_ascii=False))
-                remark(f"headrace: {segment} position {found.position}: {found.reason}")
-                continue
-            batches += 1
-            if as_json:
-                typer.echo(json.dumps({"file": str(segment), **batch_document(found)}, ensure_ascii=False))
-            else:
-                typer.echo(batch_line(found))
-    remark(f"{plural(len(segments), 'segment')}, {plural(batches, 'batch', 'es')}, {plural(damages, 'fault')}")
-    if damages:
+            damage = found if isinstance(found, Damage) else None
+            if isinstance(found, StoredBatch):
+                batches += 1
+                damage = print_batch(segment, found, records, as_json)
+            if damage is not None:
+                faults += 1
+                print_damage(segment, damage, as_json)
+    remark(f"{plural(len(segments), 'segment')}, {plural(batches, 'batch', 'es')}, {plural(faults, 'fault')}")
+    if faults:
         raise typer.Exit(1)
+
+
+def print_batch(segment: Path, batch: StoredBatch, with_records: bool, as_json: bool) -> Damage | None:
+    """One batch; records behind a wrong CRC are not opened. Returns the damage found on opening them."""
+    document = {"file": str(segment), **batch_document(batch)}
+    opened = read_records(batch) if with_records and batch.crc_ok else []
+    damage = opened if isinstance(opened, Damage) else None
+    records = opened if isinstance(opened, list) else []
+    if as_json:
+        if with_records:
+            document["records"] = [record_document(record) for record in records]
+        typer.echo(json.dumps(document, ensure_ascii=False))
+        return damage
+    typer.echo(batch_line(batch))
+    for record in records:
+        typer.echo(record_line(record))
+    return damage
+
+
+def print_damage(segment: Path, damage: Damage, as_json: bool) -> None:
+    """The damage for the person, and in JSON for the program too."""
+    if as_json:
+        document = {"file": str(segment), "position": damage.position, "damage": damage.reason}
+        typer.echo(json.dumps(document, ensure_ascii=False))
+    remark(f"headrace: {segment} position {damage.position}: {damage.reason}")
 
 
 def batch_document(batch: StoredBatch) -> dict[str, Any]:
@@ -103,6 +129,30 @@ def batch_line(batch: StoredBatch) -> str:
         f"{'ok' if batch.crc_ok else 'BAD':<3} "
         f"{describe_moment(header.base_timestamp)} {describe_moment(header.max_timestamp)}"
     )
+
+
+def record_document(record: "Record") -> dict[str, Any]:
+    document: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
+    put_bytes(document, "key", record.key)
+    put_bytes(document, "value", record.value)
+    document["headers"] = [header_document(name, value) for name, value in record.headers]
+    return document
+
+
+def record_line(record: "Record") -> str:
+    headers = "".join(f" {name}={shown(value)}" for name, value in record.headers)
+    moment = describe_moment(record.timestamp)
+    return f"{'':>10} {record.offset:>10} {moment} key={shown(record.key)} value={shown(record.value)}{headers}"
+
+
+def shown(content: bytes | None) -> str:
+    """Bytes for a line of text: quoted if they are text, so that a line break in them cannot fake a line."""
+    if content is None:
+        return "null"
+    try:
+        return json.dumps(content.decode(), ensure_ascii=False)
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(content).decode()
 
 
 def codec_name(codec: int) -> str:

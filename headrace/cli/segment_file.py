@@ -13,6 +13,7 @@ from headrace.model.failure import Failure
 
 if TYPE_CHECKING:
     from headrace.wire.batches import BatchHeader
+    from headrace.wire.record import Record
 
 SEGMENT_SUFFIX = ".log"
 
@@ -82,3 +83,14 @@ def read_batches(file: BinaryIO, end: int) -> Iterator[StoredBatch | Damage]:
             yield Damage(position, f"offset {header.base_offset} comes after offset {next_offset - 1}")
         next_offset = header.next_offset
         position += header.size
+
+
+def read_records(batch: StoredBatch) -> "list[Record] | Damage":
+    """The records of a batch, decompressed."""
+    from headrace.wire.errors import Malformed
+    from headrace.wire.records import decode
+
+    try:
+        return decode(batch.content)
+    except Malformed as error:
+        return Damage(batch.position, f"the records of the batch at offset {batch.header.base_offset}: {error}")

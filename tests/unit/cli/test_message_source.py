@@ -1,5 +1,6 @@
 """Bytes become messages, wherever the reads happened to end."""
 
+import itertools
 import signal
 
 from hypothesis import given
@@ -16,7 +17,7 @@ def split(chunks: list[bytes], delimiter: bytes | None = b"\n", stop: Stop | Non
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_the_cuts_between_reads_do_not_matter(content: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(content)]
-    chunks = [content[start:stop] for start, stop in zip(edges, edges[1:], strict=False) if content[start:stop]]
+    chunks = [content[start:stop] for start, stop in itertools.pairwise(edges) if content[start:stop]]
     lines = content.split(b"\n")
     assert split(chunks) == (lines if lines[-1] else lines[:-1])
 
