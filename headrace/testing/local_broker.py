@@ -45,17 +45,20 @@ class _Life:
         self._shift_s = shift_s
         self.clock = AdvanceableClock()
         self.ready: Future[int] = Future()  # its result: the port
+        self.over: Future[None] = Future()  # its exception: what the broker died of, if it was not told to end
         self._ending = asyncio.Event()
         self._clean = True
 
     def run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-            try:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
                 runner.run(self._live())
-            except BaseException as error:
-                if self.ready.done():
-                    raise
+        except BaseException as error:
+            if not self.ready.done():
                 self.ready.set_exception(error)
+            self.over.set_exception(error)
+        else:
+            self.over.set_result(None)
 
     async def _live(self) -> None:
         self.clock.advance(self._shift_s)
@@ -64,12 +67,14 @@ class _Life:
             world = World(self.clock, disk, RealNet(), SystemEntropy())
             broker = Broker(world, self._config, self._data, (HOST, self._port))
             await broker.start()
-            try:
-                self.ready.set_result(broker.address[1])
-                await self._ending.wait()
-            except BaseException:
+            self.ready.set_result(broker.address[1])
+            failed = asyncio.ensure_future(broker.failed())
+            ending = asyncio.ensure_future(self._ending.wait())
+            await asyncio.wait({failed, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
                 await broker.stop(clean=False)
-                raise
+                failed.result()
+            failed.cancel()
             await broker.stop(clean=self._clean)
         finally:
             disk.close()
@@ -148,10 +153,10 @@ class LocalBroker:
         if life is None or thread is None:
             return
         self._life = self._thread = None
-        _on(life, life.end(clean))
+        if not life.over.done():
+            _on(life, life.end(clean))
+        life.over.result(PATIENCE_S)
         thread.join(PATIENCE_S)
-        if thread.is_alive():
-            raise TimeoutError(f"the broker on {self.bootstrap} did not stop within {PATIENCE_S:g} s")
 
     def _running(self) -> _Life:
         if self._life is None:

@@ -77,12 +77,11 @@ def test_the_map_in_the_architecture_page_is_the_tree() -> None:
         and path.name != "__init__.py"
     }
     mapped = mapped_files()
-    absent = [
-        f"add to the map in docs/architecture.md, with a few words: {name}" for name in sorted(real - set(mapped))
-    ]
-    ghosts = [f"take off the map in docs/architecture.md: {name}" for name in sorted(set(mapped) - real)]
-    silent = [f"say in a few words on the map what this file is: {name}" for name in mapped if not mapped[name]]
-    assert not (absent + ghosts + silent), "\n".join(absent + ghosts + silent)
+    absent = [f"not on the map: {name}" for name in sorted(real - set(mapped))]
+    ghosts = [f"on the map, but not there: {name}" for name in sorted(set(mapped) - real)]
+    silent = [f"on the map without words: {name}" for name in mapped if not mapped[name]]
+    wrong = absent + ghosts + silent
+    assert not wrong, "run `make map`, then edit the words in docs/architecture.md:\n" + "\n".join(wrong)
 
 
 # --- names and sizes -------------------------------------------------------------------------------------------------
