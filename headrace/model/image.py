@@ -1,14 +1,15 @@
 """The cluster as one immutable snapshot: brokers, topics, partitions, settings.
 
 The cluster room builds a new image whenever the stored metadata changes and hands it to everybody; a reader keeps the
-image it started with, so that one answer never mixes two states.
+image it started with, so that one answer never mixes two states. A change copies the mapping it touches and shares the
+rest, so one topic more among thousands is cheap.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 NO_LEADER = -1
 
@@ -23,7 +24,7 @@ class BrokerImage:
     host: str
     port: int
     rack: str | None
-    epoch: int
+    epoch: int  # rises with every start of this broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class PartitionImage:
     leader: int  # NO_LEADER while there is none
     leader_epoch: int
     version: int  # of the stored state: ISR changes raise it and keep the epoch
+    isr_epochs: tuple[int, ...] = ()  # per ISR member, the start (broker epoch) of it that was in sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class TopicImage:
     id: uuid.UUID
     partitions: tuple[PartitionImage, ...]
     settings: Mapping[str, str]  # only what was set on the topic; see model.topic_config for defaults
+    version: int = 0  # of the stored topic: settings and partition count raise it
 
     @property
     def internal(self) -> bool:
@@ -56,7 +59,7 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[uuid.UUID, TopicImage] = field(default_factory=dict)
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by broker id, "" for all brokers
-    group_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_settings_versions: Mapping[str, int] = field(default_factory=dict)  # of the stored node, by the same names
     version: int = 0  # rises with every change
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -64,3 +67,26 @@ class ClusterImage:
         if found is None or not 0 <= index < len(found.partitions):
             return None
         return found.partitions[index]
+
+    def with_topics(self, changed: Iterable[TopicImage]) -> ClusterImage:
+        """With these topics added, or put in the place of those of the same name."""
+        topics, by_id = dict(self.topics), dict(self.topics_by_id)
+        for topic in changed:
+            before = topics.get(topic.name)
+            if before is not None:
+                del by_id[before.id]
+            topics[topic.name] = by_id[topic.id] = topic
+        return replace(self, topics=topics, topics_by_id=by_id, version=self.version + 1)
+
+    def without_topic(self, name: str) -> ClusterImage:
+        topics, by_id = dict(self.topics), dict(self.topics_by_id)
+        del by_id[topics.pop(name).id]
+        return replace(self, topics=topics, topics_by_id=by_id, version=self.version + 1)
+
+    def with_broker_settings(self, broker: str, settings: Mapping[str, str], stored_version: int) -> ClusterImage:
+        return replace(
+            self,
+            broker_settings={**self.broker_settings, broker: settings},
+            broker_settings_versions={**self.broker_settings_versions, broker: stored_version},
+            version=self.version + 1,
+        )

@@ -21,6 +21,11 @@ def topic_name_problem(name: str) -> str | None:
     return None
 
 
+def collision_key(name: str) -> str:
+    """Equal for names that Kafka does not allow beside each other: '.' and '_' are one in the names of metrics."""
+    return name.replace(".", "_")
+
+
 def names_collide(one: str, other: str) -> bool:
-    """Kafka refuses topics that differ in '.' and '_' only: their metrics would be one."""
-    return one != other and one.replace(".", "_") == other.replace(".", "_")
+    """Whether two topics differ in '.' and '_' only."""
+    return one != other and collision_key(one) == collision_key(other)

@@ -6,12 +6,15 @@ is checked once by `Setting.parse`, and is typed from then on.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
+SHORT_MAX = 2**15 - 1
 
 
 class SettingType(IntEnum):
@@ -26,16 +29,22 @@ class SettingType(IntEnum):
     LIST = 7
 
 
+_HIGHEST = {SettingType.SHORT: SHORT_MAX, SettingType.INT: INT_MAX, SettingType.LONG: LONG_MAX}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     name: str
     type: SettingType
-    default: Any
+    default: Any  # None: no value unless one is set
     meaning: str
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
     broker_name: str | None = None  # the broker-wide setting that a topic falls back to
+    broker_synonyms: tuple[
+        tuple[str, int], ...
+    ] = ()  # coarser names of the same, and how many of ours one of theirs is
     read_only: bool = False  # only at start, for broker settings
 
     def parse(self, text: str) -> Any:
@@ -45,12 +54,12 @@ class Setting:
         try:
             if self.type is SettingType.BOOLEAN:
                 value = {"true": True, "false": False}[text.lower()]
-            elif self.type in (SettingType.INT, SettingType.SHORT, SettingType.LONG):
+            elif self.type in _HIGHEST:
                 value = int(text)
             elif self.type is SettingType.DOUBLE:
                 value = float(text)
             elif self.type is SettingType.LIST:
-                value = tuple(part.strip() for part in text.split(",") if part.strip())
+                value = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
             else:
                 value = text
         except (ValueError, KeyError):
@@ -60,20 +69,43 @@ class Setting:
 
     def _check(self, value: Any, text: str) -> None:
         if self.choices:
-            for part in value if isinstance(value, tuple) else (value,):
-                if part not in self.choices:
-                    raise ValueError(f"{self.name}={text!r}: choose from {', '.join(self.choices)}")
-            return
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            high = self.high if self.high is not None else (LONG_MAX if self.type is SettingType.LONG else INT_MAX)
-            if (self.low is not None and value < self.low) or value > high:
-                low = "" if self.low is None else f"{self.low:g} to "
-                raise ValueError(f"{self.name}={text!r} is out of range: {low}{high:g}")
+            parts = value if isinstance(value, tuple) else (value,)
+            if not parts or not set(parts) <= set(self.choices):
+                raise ValueError(f"{self.name}={text!r}: choose from {', '.join(self.choices)}")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            high = self.high if self.high is not None else _HIGHEST.get(self.type)
+            if not (self.low is None or value >= self.low) or not (high is None or value <= high):
+                raise ValueError(f"{self.name}={text!r} is out of range: {self.range}")
 
-    def text(self, value: Any) -> str:
+    @property
+    def range(self) -> str:
+        """The values allowed, for people."""
+        if self.choices:
+            return ", ".join(self.choices)
+        high = self.high if self.high is not None else None
+        if self.low is None:
+            return "" if high is None else f"up to {high}"
+        return f"{self.low} and more" if high is None else f"{self.low} to {high}"
+
+    def text(self, value: Any) -> str | None:
         """The value as Kafka's tools show it."""
+        if value is None:
+            return None
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
         return str(value)
+
+
+def unknown_setting(name: str, owner: str, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
+    """Why `owner` has no such setting: it belongs to something absent or elsewhere, or is a typing error.
+
+    `elsewhere` says by prefix of the name what a person should know about it.
+    """
+    for prefix, reason in elsewhere.items():
+        if name.startswith(prefix):
+            return f"{name}: {reason}"
+    close = get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{owner} has no setting {name!r}{hint}"

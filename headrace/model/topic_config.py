@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from headrace.model.settings import INT_MAX, LONG_MAX, Setting, SettingType
+from headrace.model.settings import LONG_MAX, Setting, SettingType, unknown_setting
 
 _S = Setting
 _T = SettingType
-DAY_MS = 24 * 3600 * 1000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 
 SETTINGS: tuple[Setting, ...] = (
     _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, or both",
@@ -55,19 +56,42 @@ SETTINGS: tuple[Setting, ...] = (
     _S("retention.bytes", _T.LONG, -1, "the size at which old segments go, per partition; -1: no limit", low=-1,
        broker_name="log.retention.bytes"),
     _S("retention.ms", _T.LONG, 14 * DAY_MS, "the age at which old segments go; -1: never", low=-1,
-       broker_name="log.retention.ms"),
-    _S("segment.bytes", _T.INT, 1 << 30, "the size at which a new segment starts", low=14, high=INT_MAX,
+       broker_name="log.retention.ms",
+       broker_synonyms=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
+    _S("segment.bytes", _T.INT, 1 << 30, "the size at which a new segment starts", low=14,
        broker_name="log.segment.bytes"),
     _S("segment.index.bytes", _T.INT, 10 << 20, "the size of an index at which a new segment starts", low=4,
        broker_name="log.index.size.max.bytes"),
     _S("segment.jitter.ms", _T.LONG, 0, "taken for compatibility; segments of one age do not roll at once here", low=0,
        broker_name="log.roll.jitter.ms"),
-    _S("segment.ms", _T.LONG, 7 * DAY_MS, "the age at which a new segment starts", low=1, broker_name="log.roll.ms"),
+    _S("segment.ms", _T.LONG, 7 * DAY_MS, "the age at which a new segment starts", low=1,
+       broker_name="log.roll.ms", broker_synonyms=(("log.roll.hours", HOUR_MS),)),
     _S("unclean.leader.election.enable", _T.BOOLEAN, False, "may a replica that lacks records lead",
        broker_name="unclean.leader.election.enable"),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+_ABSENT = "belongs to {}, which this version of headrace does not have"
+ELSEWHERE: Mapping[str, str] = {
+    "headrace.delay.": _ABSENT.format("delayed messages"),
+    "headrace.tags.": _ABSENT.format("tags"),
+    "headrace.view.": _ABSENT.format("tag views"),
+    "headrace.dedup.": _ABSENT.format("deduplication by message id"),
+    "headrace.ttl.": _ABSENT.format("expiry with a dead letter topic"),
+    "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
+    "headrace.replica.": _ABSENT.format("replication"),
+    "remote.": _ABSENT.format("tiered storage"),
+    "local.retention.": _ABSENT.format("tiered storage"),
+    "leader.replication.throttled.": _ABSENT.format("replication"),
+    "follower.replication.throttled.": _ABSENT.format("replication"),
+    "compression.": "headrace keeps batches as the producer compressed them; set the level at the producer",
+    "message.format.version": "Kafka removed it; record batches have format 2",
+    "message.downconversion.enable": "Kafka removed it; record batches have format 2",
+    "message.timestamp.difference.max.ms": (
+        "Kafka removed it; use message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +129,25 @@ class TopicConfig:
 
 def effective(topic: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Any]:
     """Every topic setting by name with the value in force, typed."""
-    values: dict[str, Any] = {}
-    for setting in SETTINGS:
-        text = topic.get(setting.name)
-        if text is None and setting.broker_name is not None:
-            text = broker.get(setting.broker_name)
-        values[setting.name] = setting.default if text is None else setting.parse(text)
-    return values
+    return {setting.name: value_in_force(setting, topic, broker) for setting in SETTINGS}
+
+
+def value_in_force(setting: Setting, topic: Mapping[str, str], broker: Mapping[str, str]) -> Any:
+    text = topic.get(setting.name)
+    if text is None and setting.broker_name is not None:
+        text = broker.get(setting.broker_name)
+        if text is None:
+            text = from_synonyms(setting, broker)
+    return setting.default if text is None else setting.parse(text)
+
+
+def from_synonyms(setting: Setting, broker: Mapping[str, str]) -> str | None:
+    """What the broker says in hours or minutes, in milliseconds; -1 stays the "never" that it is."""
+    for name, unit in setting.broker_synonyms:
+        if name in broker:
+            count = int(broker[name])
+            return str(count * unit if count >= 0 else -1)
+    return None
 
 
 def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
@@ -143,9 +179,7 @@ def problem(name: str, text: str) -> str | None:
     """What is wrong with setting `name` to `text` on a topic, or None."""
     setting = BY_NAME.get(name)
     if setting is None:
-        close = get_close_matches(name, BY_NAME, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        return f"a topic has no setting {name!r}{hint}"
+        return unknown_setting(name, "a topic", BY_NAME, ELSEWHERE)
     try:
         setting.parse(text)
     except ValueError as error:

@@ -1,0 +1,158 @@
+"""Topics and partitions come and go: what is asked for, whether it may be, and the change it makes. Pure.
+
+Refusals are KafkaErrors with Kafka's codes. The controller is the only caller.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.cluster import placement, znodes
+from headrace.cluster.change import Change, create_partition, in_multis
+from headrace.cluster.election import first_state
+from headrace.cluster.store import MAX_BYTES, Create, Delete, Operation, Set, size_of
+from headrace.model import topic_config
+from headrace.model.image import ClusterImage, TopicImage
+from headrace.model.names import topic_name_problem
+from headrace.wire.errors import ErrorCode, KafkaError
+
+MAX_NEW_PARTITIONS = 10_000  # in one request, as in Kafka: a slip of the finger must not fill the disk with folders
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    partitions: int = -1  # -1: the broker's default
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    partitions: int
+    replication_factor: int
+
+
+def create_topic(
+    image: ClusterImage, new: NewTopic, defaults: TopicDefaults, topic_id: uuid.UUID, controller_epoch: int
+) -> Change[TopicImage]:
+    wrong = topic_name_problem(new.name)
+    if wrong is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, wrong)
+    if new.name in image.topics:
+        raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
+    settings = _checked_settings(new.settings)
+    plan = _plan(image, new, defaults)
+    alive = {broker.id: broker.epoch for broker in image.brokers.values()}
+    partitions = tuple(first_state(index, replicas, alive) for index, replicas in enumerate(plan))
+    topic = TopicImage(new.name, topic_id, partitions, settings)
+    stored = znodes.encode_topic(znodes.StoredTopic(topic_id, len(partitions), settings))
+    operations: list[Operation] = [Create(znodes.partitions_path(topic_id))]
+    operations += [create_partition(topic_id, partition, controller_epoch) for partition in partitions]
+    operations.append(Create(znodes.topic_path(new.name), stored))
+    return Change(in_multis(operations), lambda image: image.with_topics([topic]), topic)
+
+
+def _checked_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
+    checked: dict[str, str] = {}
+    for name, text in settings.items():
+        wrong = f"{name} has no value" if text is None else topic_config.problem(name, text)
+        if wrong is not None or text is None:
+            raise KafkaError(ErrorCode.invalid_config, wrong or "")
+        checked[name] = text
+    return checked
+
+
+def _plan(image: ClusterImage, new: NewTopic, defaults: TopicDefaults) -> placement.Plan:
+    racks = {broker.id: broker.rack for broker in image.brokers.values()}
+    if new.assignments:
+        if new.partitions not in (-1, len(new.assignments)) or new.replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"topic {new.name!r}: give either a replica assignment or partition and replica counts, not both",
+            )
+        _check_count(len(new.assignments))
+        return placement.check_manual(new.assignments, racks)
+    partitions = defaults.partitions if new.partitions == -1 else new.partitions
+    factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+    if partitions < 1:
+        raise KafkaError(ErrorCode.invalid_partitions, f"a topic has at least one partition, not {partitions}")
+    _check_count(partitions)
+    return placement.place(partitions, factor, racks, turn=len(image.topics))
+
+
+def _check_count(partitions: int) -> None:
+    if partitions > MAX_NEW_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.policy_violation, f"{partitions} new partitions at once; at most {MAX_NEW_PARTITIONS} are allowed"
+        )
+
+
+def add_partitions(
+    image: ClusterImage, name: str, total: int, assignments: Sequence[Sequence[int]] | None, controller_epoch: int
+) -> Change[TopicImage]:
+    """`assignments` are the replicas of the new partitions, in order."""
+    topic = known_topic(image, name)
+    have = len(topic.partitions)
+    if topic.internal:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception,
+            f"topic {name!r} is headrace's own: keys are spread over its {have} partitions, their count must stay",
+        )
+    if total <= have:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"topic {name!r} has {have} partitions already; ask for more than that, not {total}",
+        )
+    _check_count(total - have)
+    racks = {broker.id: broker.rack for broker in image.brokers.values()}
+    if assignments is None:
+        plan = placement.place(total - have, len(topic.partitions[0].replicas), racks, turn=have)
+    else:
+        if len(assignments) != total - have:
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                f"{total - have} partitions are to be added to {name!r}, replicas are given for {len(assignments)}",
+            )
+        plan = placement.check_manual(dict(enumerate(assignments, start=have)), racks, first=have)
+    alive = {broker.id: broker.epoch for broker in image.brokers.values()}
+    added = tuple(first_state(index, replicas, alive) for index, replicas in enumerate(plan, start=have))
+    grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
+    operations = [create_partition(topic.id, partition, controller_epoch) for partition in added]
+    operations.append(write_topic(grown))
+
+    def delta(image: ClusterImage) -> ClusterImage:
+        now = image.topics[name]
+        return image.with_topics([replace(now, partitions=now.partitions + added, version=grown.version)])
+
+    return Change(in_multis(operations), delta, grown)
+
+
+def write_topic(topic: TopicImage) -> Operation:
+    """`topic.version` is the version that the write is to produce."""
+    stored = znodes.StoredTopic(topic.id, len(topic.partitions), topic.settings)
+    return Set(znodes.topic_path(topic.name), znodes.encode_topic(stored), topic.version - 1)
+
+
+def delete_topic(image: ClusterImage, name: str) -> Change[TopicImage]:
+    topic = known_topic(image, name)
+    if topic.internal:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, f"topic {name!r} holds the offsets of all groups and cannot be deleted"
+        )
+    gone: Operation = Delete(znodes.topic_path(name), topic.version)
+    states: list[Operation] = [Delete(znodes.partition_path(topic.id, at)) for at in range(len(topic.partitions))]
+    states.append(Delete(znodes.partitions_path(topic.id)))
+    fits = sum(map(size_of, states)) < MAX_BYTES // 2
+    step = [gone, *states] if fits else [gone]
+    return Change([step], lambda image: image.without_topic(name), topic, leaves_rubbish=not fits)
+
+
+def known_topic(image: ClusterImage, name: str) -> TopicImage:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+    return topic

@@ -1,0 +1,206 @@
+"""Every node of the metadata tree: its path, what is in it, and how that is written. Nothing else knows a path.
+
+    /cluster/id                 the cluster's id, made once
+    /controller                 ephemeral: which broker is the controller
+    /controller_epoch           who was elected last; its version fences every write of a controller
+    /brokers/ids/N              ephemeral: broker N is alive, at this address
+    /brokers/epochs/N           its version is the broker's epoch: it rises with every start of broker N
+    /topics/NAME                a topic: id, settings, partition count
+    /partitions/ID              the folder of one topic's partition states, by topic id
+    /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas
+    /config/brokers/N           settings changed at run time, of broker N, or of all (`default`)
+    /producer_ids               the first producer id that was not handed out
+
+Data is JSON with a "version" field of its own, so that a later headrace can tell what it reads.
+
+Partition states stand beside the topic rather than below it because a topic may have more of them than one write can
+carry (10,000 are about 1 MB, a write is at most 512 KiB). They are made first, in several writes, and the topic's node
+last: it is the one moment at which the topic exists. It goes first when a topic is deleted. What a crash leaves behind
+is a folder that no topic names, which the next controller sweeps; since it is found by topic id, a topic made again
+under the same name never meets it. One node per partition lets a leader change its ISR alone, with one version check.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKERS = "/brokers/ids"
+BROKER_EPOCHS = "/brokers/epochs"
+TOPICS = "/topics"
+PARTITIONS = "/partitions"
+BROKER_SETTINGS = "/config/brokers"
+PRODUCER_IDS = "/producer_ids"
+
+FOLDERS = ("/cluster", "/brokers", BROKERS, BROKER_EPOCHS, TOPICS, PARTITIONS, "/config", BROKER_SETTINGS)
+
+_ALL_BROKERS = "default"
+
+
+class UnreadableNode(Exception):
+    """A node that a later version wrote, or nobody did."""
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps({"version": 1, **fields}, separators=(",", ":")).encode()
+
+
+def _decode(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        version = fields["version"]
+    except (ValueError, KeyError, TypeError):
+        raise UnreadableNode(f"the metadata at {path} is garbled: {data[:80]!r}") from None
+    if version != 1:
+        raise UnreadableNode(f"the metadata at {path} has version {version}: a later headrace wrote it, start that one")
+    return fields
+
+
+# --- the cluster and its controller ---------------------------------------------------------------------------------
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _encode({"id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return str(_decode(CLUSTER_ID, data)["id"])
+
+
+def encode_controller(broker_id: int) -> bytes:
+    return _encode({"broker": broker_id})
+
+
+def decode_controller(data: bytes) -> int:
+    return int(_decode(CONTROLLER, data)["broker"])
+
+
+# --- brokers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How a live broker can be reached, and which of its starts this is."""
+
+    host: str
+    port: int
+    rack: str | None
+    epoch: int
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKERS}/{broker_id}"
+
+
+def broker_epoch_path(broker_id: int) -> str:
+    return f"{BROKER_EPOCHS}/{broker_id}"
+
+
+def encode_registration(broker: Registration) -> bytes:
+    return _encode({"host": broker.host, "port": broker.port, "rack": broker.rack, "epoch": broker.epoch})
+
+
+def decode_registration(broker_id: int, data: bytes) -> Registration:
+    fields = _decode(broker_path(broker_id), data)
+    return Registration(fields["host"], fields["port"], fields["rack"], fields["epoch"])
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopic:
+    id: uuid.UUID
+    partitions: int
+    settings: Mapping[str, str]
+
+
+def topic_path(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def encode_topic(topic: StoredTopic) -> bytes:
+    return _encode({"id": topic.id.hex, "partitions": topic.partitions, "settings": dict(topic.settings)})
+
+
+def decode_topic(name: str, data: bytes) -> StoredTopic:
+    fields = _decode(topic_path(name), data)
+    return StoredTopic(uuid.UUID(fields["id"]), fields["partitions"], fields["settings"])
+
+
+# --- partitions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    isr: tuple[tuple[int, int], ...]  # broker and the broker epoch under which it was in sync
+    controller_epoch: int  # of the controller that wrote this
+
+
+def partitions_path(topic_id: uuid.UUID) -> str:
+    return f"{PARTITIONS}/{topic_id.hex}"
+
+
+def partition_path(topic_id: uuid.UUID, index: int) -> str:
+    return f"{PARTITIONS}/{topic_id.hex}/{index}"
+
+
+def encode_partition(state: PartitionState) -> bytes:
+    return _encode(
+        {
+            "replicas": state.replicas,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+            "controller_epoch": state.controller_epoch,
+        }
+    )
+
+
+def decode_partition(path: str, data: bytes) -> PartitionState:
+    fields = _decode(path, data)
+    return PartitionState(
+        tuple(fields["replicas"]),
+        fields["leader"],
+        fields["leader_epoch"],
+        tuple((broker, epoch) for broker, epoch in fields["isr"]),
+        fields["controller_epoch"],
+    )
+
+
+# --- settings and producer ids --------------------------------------------------------------------------------------
+
+
+def broker_settings_path(broker: str) -> str:
+    """`broker` is a broker's number, or "" for all brokers."""
+    return f"{BROKER_SETTINGS}/{broker or _ALL_BROKERS}"
+
+
+def broker_of_settings(name: str) -> str:
+    """The other way: from the last part of the path."""
+    return "" if name == _ALL_BROKERS else name
+
+
+def encode_settings(settings: Mapping[str, str]) -> bytes:
+    return _encode({"settings": dict(settings)})
+
+
+def decode_settings(path: str, data: bytes) -> dict[str, str]:
+    return dict(_decode(path, data)["settings"])
+
+
+def encode_next_producer_id(first_free: int) -> bytes:
+    return _encode({"first_free": first_free})
+
+
+def decode_next_producer_id(data: bytes) -> int:
+    return int(_decode(PRODUCER_IDS, data)["first_free"])

@@ -1,0 +1,197 @@
+"""Every setting that a broker can have, with its type, default and meaning; and one broker's settings, typed.
+
+They come from a file of `key=value` lines (`headrace serve --config FILE`); those that are not read-only can also be
+changed while the broker runs. Settings that topics fall back to are taken from the topic table, under their broker
+name, so the two tables cannot disagree. Where a default differs from Kafka's, the meaning says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.model import topic_config
+from headrace.model.failure import Failure
+from headrace.model.settings import INT_MAX, Setting, SettingType, unknown_setting
+from headrace.world.disk import Disk
+
+_T = SettingType
+
+
+def _own(name: str, kind: SettingType, default: Any, meaning: str, **limits: Any) -> Setting:
+    return Setting(name, kind, default, meaning, read_only=True, **limits)
+
+
+_OWN: tuple[Setting, ...] = (
+    _own("auto.create.topics.enable", _T.BOOLEAN, True, "make a topic when a client asks for one that is not there"),
+    _own("broker.id", _T.INT, 1, "the number of this broker in its cluster; it never changes for a data folder", low=0),
+    _own("broker.rack", _T.STRING, None, "where this broker stands; told to clients"),
+    _own("connections.max.idle.ms", _T.LONG, 600_000, "how long a silent connection is kept", low=1),
+    _own("default.replication.factor", _T.INT, 1, "replicas of topics that do not say how many", low=1, high=32_767),
+    _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest answer to one Fetch", low=1024),
+    _own("group.initial.rebalance.delay.ms", _T.INT, 100,
+         "how long the first member of a group waits for others; Kafka's 3 s make every first consumer wait, "
+         "100 ms are enough for members that are started together", low=0),
+    _own("group.max.session.timeout.ms", _T.INT, 1_800_000, "the longest session a group member may ask for", low=1),
+    _own("group.max.size", _T.INT, INT_MAX, "members that a group may have", low=1),
+    _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session a group member may ask for", low=1),
+    _own("headrace.flush.interval.ms", _T.LONG, 1_000,
+         "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut costs at "
+         "most what came since", low=1),
+    _own("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are looked at for work", low=1),
+    _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often old segments are looked for", low=1),
+    _own("max.connections", _T.INT, INT_MAX, "connections that are open at once", low=1),
+    _own("max.incremental.fetch.session.cache.slots", _T.INT, 1_000, "fetch sessions that are kept", low=0),
+    _own("num.partitions", _T.INT, 1, "partitions of topics that do not say how many", low=1),
+    _own("offset.metadata.max.bytes", _T.INT, 4_096, "the longest note beside a committed offset", low=0),
+    _own("offsets.retention.check.interval.ms", _T.LONG, 600_000, "how often old offsets are looked for", low=1),
+    _own("offsets.retention.minutes", _T.INT, 30_240,
+         "how long the offsets of an empty group are kept; three weeks, since records are kept for two and a group "
+         "that comes back must find its place", low=1),
+    _own("offsets.topic.num.partitions", _T.INT, 16,
+         "partitions of the topic of group offsets, fixed when it is made; 16 spread the groups over as many brokers, "
+         "Kafka's 50 would be 50 folders on the smallest broker", low=1),
+    _own("offsets.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
+    _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long a silent producer's sequence is remembered",
+         low=1),
+    _own("socket.request.max.bytes", _T.INT, 104_857_600, "the largest request", low=1),
+)  # fmt: skip
+
+
+def _for_topics() -> list[Setting]:
+    """The settings that topics fall back to, and the same in coarser units."""
+    settings: list[Setting] = []
+    for setting in topic_config.SETTINGS:
+        if setting.broker_name is not None:
+            meaning = f"for topics that set no {setting.name}: {setting.meaning}"
+            settings.append(
+                replace(setting, name=setting.broker_name, meaning=meaning, broker_name=None, broker_synonyms=())
+            )
+            for name, _ in setting.broker_synonyms:
+                unit = name.rpartition(".")[2]
+                words = f"{setting.broker_name} in {unit}, where that is not set"
+                settings.append(Setting(name, _T.INT, None, words, low=setting.low))
+    return settings
+
+
+SETTINGS: tuple[Setting, ...] = tuple(sorted((*_OWN, *_for_topics()), key=lambda setting: setting.name))
+BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+_ABSENT = "belongs to {}, which this version of headrace does not have"
+ELSEWHERE: Mapping[str, str] = {
+    "listeners": "use `headrace serve --listen HOST:PORT`",
+    "advertised.listeners": "use `headrace serve --advertise HOST:PORT`",
+    "log.dir": "use `headrace serve --data DIR`",
+    "zookeeper.": _ABSENT.format("clusters"),
+    "controller.quorum.": "headrace has no KRaft quorum",
+    "process.roles": "headrace has no KRaft quorum",
+    "node.id": "use broker.id",
+    "listener.security.": _ABSENT.format("TLS and SASL"),
+    "security.": _ABSENT.format("TLS and SASL"),
+    "ssl.": _ABSENT.format("TLS"),
+    "sasl.": _ABSENT.format("SASL"),
+    "authorizer.": _ABSENT.format("access control"),
+    "super.users": _ABSENT.format("access control"),
+    "quota.": _ABSENT.format("quotas"),
+    "client.quota.": _ABSENT.format("quotas"),
+    "transaction.": _ABSENT.format("transactions"),
+    "group.share.": _ABSENT.format("share groups"),
+    "share.": _ABSENT.format("share groups"),
+    "replica.": _ABSENT.format("replication"),
+    "headrace.replica.": _ABSENT.format("replication"),
+    "remote.log.": _ABSENT.format("tiered storage"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One broker's settings, every one with a value."""
+
+    auto_create_topics: bool = True
+    broker_id: int = 1
+    rack: str | None = None
+    connections_max_idle_ms: int = 600_000
+    default_replication_factor: int = 1
+    fetch_max_bytes: int = 57_671_680
+    group_initial_rebalance_delay_ms: int = 100
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = INT_MAX
+    group_min_session_timeout_ms: int = 6_000
+    flush_interval_ms: int = 1_000
+    log_cleaner_backoff_ms: int = 15_000
+    log_retention_check_interval_ms: int = 300_000
+    max_connections: int = INT_MAX
+    fetch_session_slots: int = 1_000
+    num_partitions: int = 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 30_240
+    offsets_topic_partitions: int = 16
+    offsets_topic_segment_bytes: int = 104_857_600
+    producer_id_expiration_ms: int = 86_400_000
+    socket_request_max_bytes: int = 104_857_600
+    settings: Mapping[str, str] = field(default_factory=dict)  # what the file says, by Kafka's names
+
+
+_FIELDS: Mapping[str, str] = {
+    "auto.create.topics.enable": "auto_create_topics",
+    "broker.rack": "rack",
+    "headrace.flush.interval.ms": "flush_interval_ms",
+    "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
+    "offsets.topic.num.partitions": "offsets_topic_partitions",
+} | {
+    setting.name: setting.name.replace(".", "_")
+    for setting in _OWN
+    if setting.name.replace(".", "_") in BrokerConfig.__dataclass_fields__
+}
+
+
+def broker_config(settings: Mapping[str, str]) -> BrokerConfig:
+    """Typed; ValueError for a value that does not fit or a name that is not known."""
+    for name, text in settings.items():
+        wrong = problem(name, text)
+        if wrong is not None:
+            raise ValueError(wrong)
+    typed = {_FIELDS[name]: BY_NAME[name].parse(text) for name, text in settings.items() if name in _FIELDS}
+    return BrokerConfig(**typed, settings=dict(settings))
+
+
+def problem(name: str, text: str) -> str | None:
+    """What is wrong with setting `name` to `text` on a broker, or None."""
+    setting = BY_NAME.get(name)
+    if setting is None:
+        return unknown_setting(name, "a broker", BY_NAME, {**topic_config.ELSEWHERE, **ELSEWHERE})
+    try:
+        setting.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def load_broker_config(path: Path, disk: Disk) -> BrokerConfig:
+    """From a file of `key=value` lines. Failure names the file, the line and what to do."""
+    try:
+        text = disk.read_bytes(path).decode()
+    except OSError as error:
+        raise Failure(f"cannot read the settings in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Failure(f"{path} is not a text file; settings are lines of key=value") from None
+    return parse_broker_config(text, str(path))
+
+
+def parse_broker_config(text: str, source: str) -> BrokerConfig:
+    settings: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise Failure(f"{source}, line {number}: {line!r} is not of the form key=value")
+        wrong = f"{name} is set twice; keep one" if name in settings else problem(name, value)
+        if wrong is not None:
+            raise Failure(f"{source}, line {number}: {wrong}")
+        settings[name] = value
+    return broker_config(settings)
