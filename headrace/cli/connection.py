@@ -4,15 +4,15 @@ Called by every command that talks to a broker; the only module that makes admin
 Invariants: librdkafka never writes to the user's terminal, and a broker that is not there costs seconds, not minutes.
 """
 
-import socket
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.options import parse_brokers
 from headrace.model.failure import Failure
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka import KafkaError, KafkaException
 
     from headrace.cli.admin_nouns import AdminClient
@@ -60,6 +60,8 @@ def open_admin(broker: str) -> "AdminClient":
 
 def reach(broker: str) -> None:
     """Fail with one clear line unless an address of the list accepts a connection."""
+    import socket
+
     reason = ""
     for host, port in parse_brokers(broker):
         try:
