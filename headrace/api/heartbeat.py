@@ -1,0 +1,28 @@
+"""Heartbeat, v0 to v4: a member says that it lives, and hears whether it must join again. v3: static members."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.groups.commands import Heartbeat as HeartbeatCommand
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+
+class Heartbeat:
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        command = HeartbeatCommand(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        return _answer(self._groups.submit(command))
+
+
+async def _answer(answered: asyncio.Future[ErrorCode]) -> Message:
+    try:
+        return Message(error_code=await answered)
+    except KafkaError as error:
+        return Message(error_code=error.code)

@@ -1,0 +1,41 @@
+"""ListGroups, v0 to v5: the groups that this broker coordinates.
+
+v4 filters by state, v5 by type; all groups here are of type `classic`. Filters ignore case.
+"""
+
+from __future__ import annotations
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.wire.errors import KafkaError
+from headrace.wire.messages import Message
+
+CLASSIC = "classic"
+
+
+class ListGroups:
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> Reply:
+        states = {state.lower() for state in request.body.states_filter}
+        types = {kind.lower() for kind in request.body.types_filter}
+        return self._list(states, types)
+
+    async def _list(self, states: set[str], types: set[str]) -> Message:
+        try:
+            listed = await self._groups.list_groups()
+        except KafkaError as error:
+            return Message(error_code=error.code)
+        return Message(
+            groups=[
+                Message(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                    group_type=CLASSIC,
+                )
+                for group in listed
+                if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
+            ]
+        )

@@ -1,0 +1,61 @@
+"""OffsetCommit, v2 to v10: keep how far a group has read.
+
+A member commits in its generation; a consumer that assigns its partitions itself sends generation -1 and no member id
+and may do so while the group has no members. v6 brings the leader epoch, v7 static members, v10 topic ids.
+`retention_time_ms` (v2 to v4) is ignored: offsets always live at least as long as the records of their topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.groups.commands import CommitOffsets, OffsetToCommit
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.offsets import Topics
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+
+class OffsetCommit:
+    def __init__(self, groups: GroupCoordinator, topics: Topics) -> None:
+        self._groups = groups
+        self._topics = topics
+
+    def __call__(self, request: Request) -> Reply:
+        body, image = request.body, self._topics.image()
+        answers, offsets, waiting = [], list[OffsetToCommit](), list[Message]()
+        for asked in body.topics:
+            if request.version >= 10:
+                topic, unknown = image.topics_by_id.get(asked.topic_id), ErrorCode.unknown_topic_id
+            else:
+                topic, unknown = image.topics.get(asked.name), ErrorCode.unknown_topic_or_partition
+            partitions = []
+            for part in asked.partitions:
+                answer = Message(partition_index=part.partition_index, error_code=unknown)
+                partitions.append(answer)
+                if topic is not None:
+                    offsets.append(_offset(topic.name, part))
+                    waiting.append(answer)
+            answers.append(Message(name=asked.name, topic_id=asked.topic_id, partitions=partitions))
+        response = Message(topics=answers)
+        if not offsets:
+            return response
+        generation = body.generation_id_or_member_epoch
+        command = CommitOffsets(body.group_id, body.member_id, body.group_instance_id, generation, tuple(offsets))
+        return _answer(self._groups.submit(command), response, waiting)
+
+
+def _offset(topic: str, part: Message) -> OffsetToCommit:
+    metadata = part.committed_metadata or ""
+    return OffsetToCommit(topic, part.partition_index, part.committed_offset, part.committed_leader_epoch, metadata)
+
+
+async def _answer(committed: asyncio.Future[list[ErrorCode]], response: Message, waiting: list[Message]) -> Message:
+    try:
+        errors = await committed
+    except KafkaError as error:
+        errors = [error.code] * len(waiting)
+    for answer, code in zip(waiting, errors, strict=True):
+        answer.error_code = code
+    return response

@@ -1,0 +1,48 @@
+"""OffsetDelete, v0: remove committed offsets of topics that nobody in the group subscribes to (KIP-496)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.groups.commands import DeleteOffsets
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.offsets import Topics
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+# These are about the group as a whole and stand at the top level.
+_OF_THE_GROUP = (ErrorCode.group_id_not_found, ErrorCode.non_empty_group)
+
+
+class OffsetDelete:
+    def __init__(self, groups: GroupCoordinator, topics: Topics) -> None:
+        self._groups = groups
+        self._topics = topics
+
+    def __call__(self, request: Request) -> Reply:
+        answers, places, waiting = [], list[tuple[str, int]](), list[Message]()
+        known = self._topics.image().topics
+        for topic in request.body.topics:
+            partitions = []
+            for part in topic.partitions:
+                answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
+                partitions.append(answer)
+                if topic.name in known:
+                    places.append((topic.name, part.partition_index))
+                    waiting.append(answer)
+            answers.append(Message(name=topic.name, partitions=partitions))
+        deleted = self._groups.submit(DeleteOffsets(request.body.group_id, tuple(places)))
+        return _answer(deleted, Message(topics=answers), waiting)
+
+
+async def _answer(deleted: asyncio.Future[list[ErrorCode]], response: Message, waiting: list[Message]) -> Message:
+    try:
+        errors = await deleted
+    except KafkaError as error:
+        return Message(error_code=error.code)
+    if errors and errors[0] in _OF_THE_GROUP:
+        return Message(error_code=errors[0])
+    for answer, code in zip(waiting, errors, strict=True):
+        answer.error_code = code
+    return response

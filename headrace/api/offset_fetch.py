@@ -1,0 +1,120 @@
+"""OffsetFetch, v1 to v10: how far a group has read.
+
+A partition without a committed offset is answered with -1 and no error; while the coordinator loads, with
+COORDINATOR_LOAD_IN_PROGRESS and never with -1. v2 brings "all topics" (null) and an error for the whole group (v1 puts
+it on each partition), v5 the leader epoch, v7 `require_stable` (there are no open transactions here, so every offset is
+stable), v8 many groups in one request, v9 the member's id and epoch (meant for the KIP-848 protocol; members of
+classic groups are not checked), v10 topic ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.groups.commands import CommittedOffset, FetchOffsets
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.offsets import Topics
+from headrace.model.image import ClusterImage
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+_Found = dict[tuple[str, int], CommittedOffset]
+_NOTHING = CommittedOffset(-1, -1, "", -1)
+
+
+class OffsetFetch:
+    def __init__(self, groups: GroupCoordinator, topics: Topics) -> None:
+        self._groups = groups
+        self._topics = topics
+
+    def __call__(self, request: Request) -> Reply:
+        many, image = request.version >= 8, self._topics.image()
+        asked = [_Asked(part, image, request.version) for part in (request.body.groups if many else [request.body])]
+        pending = [self._groups.submit(FetchOffsets(group.group_id, group.places())) for group in asked]
+        return _answer(asked, pending, many)
+
+
+class _Asked:
+    """One group of the request: which offsets it asks for, and what they look like in the response."""
+
+    def __init__(self, part: Message, image: ClusterImage, version: int) -> None:
+        self.group_id: str = part.group_id
+        self._image = image
+        self._version = version
+        self._topics = None if part.topics is None else [_asked_topic(topic, image, version) for topic in part.topics]
+
+    def places(self) -> tuple[tuple[str, int], ...] | None:
+        if self._topics is None:
+            return None
+        known = [topic for topic in self._topics if topic.known]
+        return tuple((topic.name, index) for topic in known for index in topic.partitions)
+
+    def found(self, offsets: _Found) -> Message:
+        topics = self._all_topics(offsets) if self._topics is None else [topic.found(offsets) for topic in self._topics]
+        return Message(group_id=self.group_id, topics=topics, error_code=ErrorCode.none)
+
+    def _all_topics(self, offsets: _Found) -> list[Message]:
+        topics: dict[str, Message] = {}
+        for (name, index), committed in offsets.items():
+            known = self._image.topics.get(name)
+            if known is None and self._version >= 10:
+                continue  # without an id there is no way to name it
+            topic_id = known.id if known is not None else None
+            topic = topics.setdefault(name, Message(name=name, topic_id=topic_id, partitions=[]))
+            topic.partitions.append(_partition(index, committed, ErrorCode.none))
+        return list(topics.values())
+
+    def refused(self, code: ErrorCode) -> Message:
+        on_partitions = self._topics or [] if self._version < 2 else []
+        return Message(group_id=self.group_id, topics=[topic.refused(code) for topic in on_partitions], error_code=code)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedTopic:
+    name: str
+    id: uuid.UUID | None
+    known: bool  # False: no topic has this id
+    partitions: list[int]
+
+    def found(self, offsets: _Found) -> Message:
+        if not self.known:
+            return self.refused(ErrorCode.unknown_topic_id)
+        partitions = [
+            _partition(index, offsets.get((self.name, index), _NOTHING), ErrorCode.none) for index in self.partitions
+        ]
+        return Message(name=self.name, topic_id=self.id, partitions=partitions)
+
+    def refused(self, code: ErrorCode) -> Message:
+        partitions = [_partition(index, _NOTHING, code) for index in self.partitions]
+        return Message(name=self.name, topic_id=self.id, partitions=partitions)
+
+
+def _asked_topic(asked: Message, image: ClusterImage, version: int) -> _AskedTopic:
+    if version < 10:
+        return _AskedTopic(asked.name, None, True, asked.partition_indexes)
+    topic = image.topics_by_id.get(asked.topic_id)
+    name = topic.name if topic is not None else ""
+    return _AskedTopic(name, asked.topic_id, topic is not None, asked.partition_indexes)
+
+
+def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> Message:
+    return Message(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=error,
+    )
+
+
+async def _answer(asked: list[_Asked], pending: list[asyncio.Future[_Found]], many: bool) -> Message:
+    groups = []
+    for group, fetched in zip(asked, pending, strict=True):
+        try:
+            groups.append(group.found(await fetched))
+        except KafkaError as error:
+            groups.append(group.refused(error.code))
+    return Message(groups=groups) if many else groups[0]

@@ -1,0 +1,78 @@
+"""The group coordinator as the rest of the broker sees it: one object for handlers, leadership and metrics.
+
+Handlers bring commands; the broker reports which partitions of `__consumer_offsets` it leads and which topics were
+deleted; the metrics endpoint looks at groups and offsets. All thinking is in the shards, all waiting in the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from headrace.coordinators.groups.commands import ForgetTopic, GroupListing, ListGroups
+from headrace.coordinators.groups.offsets import Topics
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.shard import GroupShard
+from headrace.coordinators.runtime import CoordinatorRuntime, Journal
+from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.world.clock import Clock
+from headrace.world.entropy import Entropy
+
+
+class GroupCommand(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+
+class GroupCoordinator:
+    def __init__(
+        self, journal: Journal, clock: Clock, entropy: Entropy, topics: Topics, settings: GroupSettings
+    ) -> None:
+        self._topics = topics
+        self._runtime = CoordinatorRuntime(
+            journal, clock, lambda: GroupShard(settings, topics, entropy), self._partition_count
+        )
+
+    def _partition_count(self) -> int:
+        topic = self._topics.image().topics.get(GROUP_OFFSETS_TOPIC)
+        return len(topic.partitions) if topic is not None else 0
+
+    async def run(self) -> None:
+        """Loads partitions as they are taken over, until cancelled."""
+        await self._runtime.run()
+
+    # --- for the broker ---------------------------------------------------------------------------------------------
+
+    def on_leadership(self, partition: int, leads: bool, epoch: int) -> None:
+        """This broker became, or ceased to be, the leader of a partition of `__consumer_offsets`."""
+        self._runtime.on_leadership(partition, leads, epoch)
+
+    def on_topic_deleted(self, name: str) -> None:
+        self._runtime.tell_all(ForgetTopic(name))
+
+    # --- for handlers -----------------------------------------------------------------------------------------------
+
+    def submit(self, command: GroupCommand) -> asyncio.Future[Any]:
+        """Takes effect before it returns; the future has the reply that the command's class names, or KafkaError."""
+        return self._runtime.submit(command.group_id, command)
+
+    async def list_groups(self) -> list[GroupListing]:
+        """The groups of this broker. Raises KafkaError while a part of them is being loaded."""
+        replies = self._runtime.submit_to_all(ListGroups())
+        return [listing for reply in replies for listing in await reply]
+
+    # --- for metrics ------------------------------------------------------------------------------------------------
+
+    def group_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, partition, committed offset) of every group that is loaded here."""
+        for shard in self._runtime.shards():
+            yield from shard.offsets()
+
+    def groups(self) -> Iterator[GroupListing]:
+        """Every loaded group with its state and the number of its members."""
+        for shard in self._runtime.shards():
+            yield from shard.listings()
+
+    def loading_partitions(self) -> int:
+        return self._runtime.loading()

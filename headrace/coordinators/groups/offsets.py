@@ -1,0 +1,130 @@
+"""Committed offsets: who may commit them, who may read and delete them, and when they go by themselves.
+
+Offsets outlive absence: those of an empty group stay for `offsets_retention_ms` and at least as long as the records
+of its topics, because a consumer that is away for less than that can still resume. A member that lives keeps the
+offsets of everything it subscribes to. Called by the groups shard.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.coordinators.groups.commands import CommitOffsets, CommittedOffset, DeleteOffsets
+from headrace.coordinators.groups.durable import DurableGroups, Offsets
+from headrace.coordinators.groups.group import Group, State
+from headrace.coordinators.groups.records import offset_record, offset_tombstone
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.subscription import CONSUMER
+from headrace.coordinators.shard import Outcome
+from headrace.model.image import ClusterImage
+from headrace.model.topic_config import topic_config
+from headrace.wire.errors import ErrorCode
+
+
+class Topics(Protocol):
+    def image(self) -> ClusterImage: ...
+
+
+class GroupOffsets:
+    def __init__(self, durable: DurableGroups, settings: GroupSettings, topics: Topics) -> None:
+        self._durable = durable
+        self._settings = settings
+        self._topics = topics
+
+    # --- on request -------------------------------------------------------------------------------------------------
+
+    def commit(self, group: Group, command: CommitOffsets, outcome: Outcome, now_ms: int) -> None:
+        problem = _may_not_commit(group, command)
+        if problem is not None:
+            outcome.reply = [problem] * len(command.offsets)
+            return
+        outcome.reply = []
+        for asked in command.offsets:
+            if len(asked.metadata.encode()) > self._settings.max_offset_metadata_bytes:
+                outcome.reply.append(ErrorCode.offset_metadata_too_large)
+                continue
+            committed = CommittedOffset(asked.offset, asked.leader_epoch, asked.metadata, now_ms)
+            outcome.write(offset_record(group.id, asked.topic, asked.partition, committed))
+            outcome.reply.append(ErrorCode.none)
+
+    def fetch(self, group_id: str, partitions: tuple[tuple[str, int], ...] | None) -> Offsets:
+        stored = self._durable.offsets_of(group_id)
+        if partitions is None:
+            return dict(stored)
+        return {place: stored[place] for place in partitions if place in stored}
+
+    def delete(self, group: Group, command: DeleteOffsets, outcome: Outcome) -> None:
+        if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+            outcome.reply = [ErrorCode.non_empty_group] * len(command.partitions)
+            return
+        stored, subscribed = self._durable.offsets_of(group.id), group.subscriptions()
+        outcome.reply = []
+        for topic, partition in command.partitions:
+            if subscribed is None or topic in subscribed:
+                outcome.reply.append(ErrorCode.group_subscribed_to_topic)
+                continue
+            if (topic, partition) in stored:
+                outcome.write(offset_tombstone(group.id, topic, partition))
+            outcome.reply.append(ErrorCode.none)
+
+    def forget_group(self, group_id: str, outcome: Outcome) -> None:
+        for topic, partition in self._durable.offsets_of(group_id):
+            outcome.write(offset_tombstone(group_id, topic, partition))
+
+    def of_topic(self, topic: str) -> list[tuple[str, int]]:
+        """(group, partition) of every offset that is kept for the topic."""
+        return [
+            (group_id, partition)
+            for group_id, offsets in self._durable.offsets.items()
+            for name, partition in offsets
+            if name == topic
+        ]
+
+    # --- with time --------------------------------------------------------------------------------------------------
+
+    def expired(self, group: Group, now_ms: int) -> list[tuple[str, int]]:
+        """The group's offsets that nobody can be expected to come back for."""
+        offsets = self._durable.offsets_of(group.id)
+        if not offsets or group.state in (State.PREPARING, State.COMPLETING):
+            return []
+        stored, subscribed = self._durable.groups.get(group.id), group.subscriptions()
+        if subscribed is None:
+            return []
+        emptied_ms = stored.state_ms if stored is not None and group.state is State.EMPTY else 0
+        retention_ms = self._retention_ms({topic for topic, _ in offsets})
+        if retention_ms is None:
+            return []
+        return [
+            place
+            for place, committed in offsets.items()
+            if place[0] not in subscribed and now_ms - max(emptied_ms, committed.commit_ms) >= retention_ms
+        ]
+
+    def _retention_ms(self, names: set[str]) -> int | None:
+        """How long offsets on these topics are kept; None: for ever, as one of the topics keeps its records so."""
+        image = self._topics.image()
+        defaults = {**self._settings.topic_defaults, **image.broker_settings.get("", {})}
+        longest_ms = self._settings.offsets_retention_ms
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            config = topic_config(topic.settings, defaults)
+            if not config.deleted or config.retention_ms < 0:
+                return None
+            longest_ms = max(longest_ms, config.retention_ms)
+        return longest_ms
+
+
+def _may_not_commit(group: Group, command: CommitOffsets) -> ErrorCode | None:
+    """Members commit in their generation; a consumer without a group's protocol only while the group is empty."""
+    if command.generation < 0 and group.state is State.EMPTY:
+        return None
+    if command.generation < 0 and not command.member_id and command.instance_id is None:
+        return ErrorCode.unknown_member_id
+    problem = group.stranger(command.member_id, command.instance_id)
+    if problem is not None:
+        return problem
+    if command.generation != group.generation:
+        return ErrorCode.illegal_generation
+    return ErrorCode.rebalance_in_progress if group.state is State.COMPLETING else None

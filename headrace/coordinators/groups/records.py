@@ -1,0 +1,190 @@
+"""The records of `__consumer_offsets`, in Kafka's own format, so that Kafka's tools read them.
+
+Every key and value starts with a version (int16); strings have an int16 length, bytes an int32 length, -1 for null.
+
+    key 1    group, topic: string, partition: int32                                    an offset
+    value 3  offset: int64, leader_epoch: int32, metadata: string, commit_ms: int64
+    key 2    group: string                                                             a group's members
+    value 3  protocol_type: string, generation: int32, protocol: string?, leader: string?, state_ms: int64,
+             members: [member_id: string, instance_id: string?, client_id: string, client_host: string,
+                       rebalance_timeout_ms: int32, session_timeout_ms: int32, subscription: bytes, assignment: bytes]
+
+A key without a value is a tombstone. These are the versions that Kafka 4 writes for classic groups. Pure functions;
+the groups shard is the only caller.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from headrace.coordinators.groups.commands import CommittedOffset
+from headrace.coordinators.shard import Record
+from headrace.wire.errors import Malformed
+
+OFFSET_KEY, GROUP_KEY = 1, 2
+OFFSET_VALUE, GROUP_VALUE = 3, 3
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A stable generation, or an empty group."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_ms: int  # when the group came into this state
+    members: tuple[StoredMember, ...]
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    raw = text.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def _bytes(raw: bytes) -> bytes:
+    return struct.pack(">i", len(raw)) + raw
+
+
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return struct.pack(">h", OFFSET_KEY) + _string(group_id) + _string(topic) + struct.pack(">i", partition)
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
+    value = struct.pack(">hqi", OFFSET_VALUE, committed.offset, committed.leader_epoch)
+    value += _string(committed.metadata) + struct.pack(">q", committed.commit_ms)
+    return _offset_key(group_id, topic, partition), value
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return _offset_key(group_id, topic, partition), None
+
+
+def group_record(group_id: str, group: StoredGroup) -> Record:
+    parts = [
+        struct.pack(">h", GROUP_VALUE),
+        _string(group.protocol_type),
+        struct.pack(">i", group.generation),
+        _string(group.protocol),
+        _string(group.leader),
+        struct.pack(">qi", group.state_ms, len(group.members)),
+    ]
+    for member in group.members:
+        parts += [_string(member.member_id), _string(member.instance_id)]
+        parts += [_string(member.client_id), _string(member.client_host)]
+        parts.append(struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms))
+        parts += [_bytes(member.subscription), _bytes(member.assignment)]
+    return struct.pack(">h", GROUP_KEY) + _string(group_id), b"".join(parts)
+
+
+def group_tombstone(group_id: str) -> Record:
+    return struct.pack(">h", GROUP_KEY) + _string(group_id), None
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+class _Cursor:
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+
+    def number(self, code: str) -> int:
+        packed = struct.Struct(">" + code)
+        try:
+            value: int = packed.unpack_from(self._raw, self._at)[0]
+        except struct.error:
+            raise Malformed("a record of the group coordinator ends early") from None
+        self._at += packed.size
+        return value
+
+    def take(self, size: int) -> bytes:
+        if size < 0 or self._at + size > len(self._raw):
+            raise Malformed(f"a record of the group coordinator has a field of {size} bytes")
+        raw = self._raw[self._at : self._at + size]
+        self._at += size
+        return raw
+
+    def optional(self) -> str | None:
+        size = self.number("h")
+        return None if size < 0 else self.take(size).decode()
+
+    def string(self) -> str:
+        return self.take(self.number("h")).decode()
+
+    def bytes(self) -> bytes:
+        return self.take(self.number("i"))
+
+
+def read_key(raw: bytes) -> OffsetKey | GroupKey:
+    cursor = _Cursor(raw)
+    version = cursor.number("h")
+    if version == OFFSET_KEY:
+        return OffsetKey(cursor.string(), cursor.string(), cursor.number("i"))
+    if version == GROUP_KEY:
+        return GroupKey(cursor.string())
+    raise Malformed(f"a record of the group coordinator has a key of type {version}, which is not known here")
+
+
+def read_offset(raw: bytes) -> CommittedOffset:
+    cursor = _versioned(raw, OFFSET_VALUE)
+    return CommittedOffset(cursor.number("q"), cursor.number("i"), cursor.string(), cursor.number("q"))
+
+
+def read_group(raw: bytes) -> StoredGroup:
+    cursor = _versioned(raw, GROUP_VALUE)
+    protocol_type, generation = cursor.string(), cursor.number("i")
+    protocol, leader, state_ms = cursor.optional(), cursor.optional(), cursor.number("q")
+    members = tuple(_read_member(cursor) for _ in range(cursor.number("i")))
+    return StoredGroup(protocol_type, generation, protocol, leader, state_ms, members)
+
+
+def _read_member(cursor: _Cursor) -> StoredMember:
+    return StoredMember(
+        member_id=cursor.string(),
+        instance_id=cursor.optional(),
+        client_id=cursor.string(),
+        client_host=cursor.string(),
+        rebalance_timeout_ms=cursor.number("i"),
+        session_timeout_ms=cursor.number("i"),
+        subscription=cursor.bytes(),
+        assignment=cursor.bytes(),
+    )
+
+
+def _versioned(raw: bytes, known: int) -> _Cursor:
+    cursor = _Cursor(raw)
+    version = cursor.number("h")
+    if version != known:
+        raise Malformed(f"a record of the group coordinator has version {version}, only {known} is known here")
+    return cursor

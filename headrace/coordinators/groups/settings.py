@@ -1,0 +1,21 @@
+"""The settings of consumer groups, with Kafka's names beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
+    max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
+    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    max_size: int = 2**31 - 1  # group.max.size
+    offsets_retention_ms: int = 7 * DAY_MS  # offsets.retention.minutes
+    offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    max_offset_metadata_bytes: int = 4_096  # offset.metadata.max.bytes
+    new_member_timeout_ms: int = 300_000  # how long somebody new may wait for a first generation
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)  # this broker's, for what topics leave open

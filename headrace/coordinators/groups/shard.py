@@ -1,0 +1,280 @@
+"""The groups shard: all consumer groups whose names hash to one partition of `__consumer_offsets`.
+
+It owns the groups' live state and, through `DurableGroups`, what the journal says of them; it looks up the group of a
+command and hands it to the file that knows: `membership` for members, `offsets` for offsets. Run by the coordinator
+runtime. What holds: a group is here exactly while it has members, somebody about to join, offsets, or a written
+generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.coordinators.groups.commands import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    ExpireOffsets,
+    FetchOffsets,
+    ForgetTopic,
+    GroupDescription,
+    GroupListing,
+    Heartbeat,
+    InitialDelayOver,
+    Join,
+    JoinReply,
+    JoinTimeUp,
+    Leave,
+    ListGroups,
+    MemberDescription,
+    SessionExpired,
+    Sync,
+    SyncReply,
+    SyncTimeUp,
+)
+from headrace.coordinators.groups.durable import DurableGroups
+from headrace.coordinators.groups.group import Group, State, restored
+from headrace.coordinators.groups.membership import Membership
+from headrace.coordinators.groups.offsets import GroupOffsets, Topics
+from headrace.coordinators.groups.records import group_tombstone, offset_tombstone
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.shard import Outcome
+from headrace.wire.errors import ErrorCode
+from headrace.world.entropy import Entropy
+
+MAX_RECORDS = 1_000  # in one write of a clean-up, so that it never grows beyond what a batch may have
+MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings, topics: Topics, entropy: Entropy) -> None:
+        self.durable = DurableGroups()
+        self._settings = settings
+        self._membership = Membership(settings, entropy)
+        self._offsets = GroupOffsets(self.durable, settings, topics)
+        self._groups: dict[str, Group] = {}
+        self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
+            Join: self._join,
+            Sync: self._sync,
+            Heartbeat: self._heartbeat,
+            Leave: self._leave,
+            CommitOffsets: self._commit,
+            FetchOffsets: self._fetch,
+            DeleteOffsets: self._delete_offsets,
+            ListGroups: self._list,
+            DescribeGroup: self._describe,
+            DeleteGroup: self._delete_group,
+            ForgetTopic: self._forget_topic,
+            ExpireOffsets: self._expire_offsets,
+            SessionExpired: self._session_expired,
+            JoinTimeUp: self._join_time_up,
+            InitialDelayOver: self._initial_delay_over,
+            SyncTimeUp: self._sync_time_up,
+        }
+
+    # --- the shard contract -----------------------------------------------------------------------------------------
+
+    def decide(self, command: Any, now_ms: int) -> Outcome:
+        outcome = Outcome()
+        self._rules[type(command)](command, outcome, now_ms)
+        return outcome
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        self.durable.apply(key, value)
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """Groups go on where they were: same generation, same parts, and a whole session for everybody to report."""
+        outcome = Outcome()
+        for group_id in self.durable.names():
+            group = self._groups[group_id] = restored(group_id, self.durable.groups.get(group_id))
+            for member_id in group.members:
+                self._membership.seen(group, member_id, outcome)
+        outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, ExpireOffsets())
+        return outcome
+
+    # --- members ----------------------------------------------------------------------------------------------------
+
+    def _join(self, command: Join, outcome: Outcome, now_ms: int) -> None:
+        problem = self._unfit(command)
+        if problem is not None:
+            outcome.reply = JoinReply(problem, command.member_id)
+            return
+        group = self._groups.get(command.group_id)
+        if group is None and command.member_id:
+            outcome.reply = JoinReply(ErrorCode.unknown_member_id, command.member_id)
+            return
+        if group is None:
+            group = self._groups[command.group_id] = Group(command.group_id)
+        self._membership.join(group, command, outcome, now_ms)
+        self._drop_if_traceless(group, outcome)
+
+    def _unfit(self, command: Join) -> ErrorCode | None:
+        if not command.group_id or not _storable(command.group_id):
+            return ErrorCode.invalid_group_id
+        low, high = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
+        if not low <= command.session_timeout_ms <= high:
+            return ErrorCode.invalid_session_timeout
+        names = [command.protocol_type, *(name for name, _ in command.protocols)]
+        if not all(map(_storable, names)):
+            return ErrorCode.inconsistent_group_protocol
+        # A member id is made of the instance id and a uuid.
+        return ErrorCode.invalid_request if not _storable((command.instance_id or "") + "-" * 37) else None
+
+    def _sync(self, command: Sync, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if not command.group_id or group is None:
+            outcome.reply = SyncReply(_no_group(command.group_id))
+        else:
+            self._membership.sync(group, command, outcome, now_ms)
+
+    def _heartbeat(self, command: Heartbeat, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if not command.group_id or group is None:
+            outcome.reply = _no_group(command.group_id)
+        else:
+            self._membership.heartbeat(group, command, outcome)
+
+    def _leave(self, command: Leave, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if not command.group_id or group is None:
+            outcome.reply = [_no_group(command.group_id)] * len(command.members)
+        else:
+            self._membership.leave(group, command, outcome, now_ms)
+            self._drop_if_traceless(group, outcome)
+
+    def _session_expired(self, command: SessionExpired, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is not None:
+            self._membership.session_expired(group, command.member_id, outcome, now_ms)
+            self._drop_if_traceless(group, outcome)
+
+    def _join_time_up(self, command: JoinTimeUp, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is not None:
+            self._membership.join_time_up(group, outcome, now_ms)
+
+    def _initial_delay_over(self, command: InitialDelayOver, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is not None:
+            self._membership.initial_delay_over(group, command.remaining_ms, outcome, now_ms)
+
+    def _sync_time_up(self, command: SyncTimeUp, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is not None:
+            self._membership.sync_time_up(group, command.generation, outcome, now_ms)
+
+    def _drop_if_traceless(self, group: Group, outcome: Outcome) -> None:
+        nobody = group.state is State.EMPTY and not group.pending
+        if nobody and not outcome.records and not self.durable.has(group.id):
+            del self._groups[group.id]
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def _commit(self, command: CommitOffsets, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if not _storable(command.group_id):
+            outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
+            return
+        if group is None:
+            if command.generation >= 0:
+                outcome.reply = [ErrorCode.illegal_generation] * len(command.offsets)
+                return
+            group = Group(command.group_id)
+        self._offsets.commit(group, command, outcome, now_ms)
+        if ErrorCode.none in outcome.reply:
+            self._membership.seen(group, command.member_id, outcome)
+        if outcome.records:
+            self._groups[group.id] = group
+
+    def _fetch(self, command: FetchOffsets, outcome: Outcome, now_ms: int) -> None:
+        outcome.reply = self._offsets.fetch(command.group_id, command.partitions)
+
+    def _delete_offsets(self, command: DeleteOffsets, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is None:
+            outcome.reply = [ErrorCode.group_id_not_found] * len(command.partitions)
+        else:
+            self._offsets.delete(group, command, outcome)
+
+    def _forget_topic(self, command: ForgetTopic, outcome: Outcome, now_ms: int) -> None:
+        kept = self._offsets.of_topic(command.topic)
+        for group_id, partition in kept[:MAX_RECORDS]:
+            outcome.write(offset_tombstone(group_id, command.topic, partition))
+        if len(kept) > MAX_RECORDS:
+            outcome.set_timer(("forget", command.topic), 0, command)
+
+    def _expire_offsets(self, command: ExpireOffsets, outcome: Outcome, now_ms: int) -> None:
+        for group in list(self._groups.values()):
+            expired = self._offsets.expired(group, now_ms)
+            for topic, partition in expired:
+                outcome.write(offset_tombstone(group.id, topic, partition))
+            nothing_left = len(expired) == len(self.durable.offsets_of(group.id))
+            if nothing_left and group.state is State.EMPTY and not group.pending:
+                outcome.write(group_tombstone(group.id))
+                del self._groups[group.id]
+            if len(outcome.records) >= MAX_RECORDS:
+                outcome.set_timer("expiry", 0, command)
+                return
+        outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, command)
+
+    # --- from outside -----------------------------------------------------------------------------------------------
+
+    def _list(self, command: ListGroups, outcome: Outcome, now_ms: int) -> None:
+        outcome.reply = list(self.listings())
+
+    def _describe(self, command: DescribeGroup, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is not None:
+            outcome.reply = _description(group)
+
+    def _delete_group(self, command: DeleteGroup, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if group is None:
+            outcome.reply = ErrorCode.group_id_not_found
+        elif group.state is not State.EMPTY:
+            outcome.reply = ErrorCode.non_empty_group
+        else:
+            for member_id in group.pending:
+                outcome.cancel_timer(("session", group.id, member_id))
+            self._offsets.forget_group(group.id, outcome)
+            outcome.write(group_tombstone(group.id))
+            del self._groups[group.id]
+            outcome.reply = ErrorCode.none
+
+    def listings(self) -> Iterator[GroupListing]:
+        for group in self._groups.values():
+            yield GroupListing(group.id, group.protocol_type or "", group.state.value, len(group.members))
+
+    def offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, partition, committed offset) of everything that is kept."""
+        for group_id, offsets in self.durable.offsets.items():
+            for (topic, partition), committed in offsets.items():
+                yield group_id, topic, partition, committed.offset
+
+
+def _storable(text: str) -> bool:
+    return len(text.encode()) <= MAX_NAME_BYTES
+
+
+def _no_group(group_id: str) -> ErrorCode:
+    return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+
+
+def _description(group: Group) -> GroupDescription:
+    """Metadata and parts are shown of a stable group only: in a rebalance they are not settled."""
+    stable = group.state is State.STABLE
+    members = tuple(
+        MemberDescription(
+            member.id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata(group.protocol) if stable else b"",
+            member.assignment if stable else b"",
+        )
+        for member in group.members.values()
+    )
+    protocol = (group.protocol or "") if stable else ""
+    return GroupDescription(group.state.value, group.protocol_type or "", protocol, members)

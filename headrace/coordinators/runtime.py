@@ -1,0 +1,343 @@
+"""Runs the shards of one internal topic on the partitions that this broker leads.
+
+The runtime owns everything that a shard must not know: the journal, the clock, and the futures of requests that wait.
+The broker tells it which partitions it leads (`on_leadership`); handlers bring commands (`submit`).
+
+What holds:
+- Commands take effect in the order in which they are submitted, before `submit` returns.
+- A reply leaves when its records, and those of every command before it, are committed. So nobody reads a commit that
+  could still be lost.
+- While a partition is read back, its commands are refused with COORDINATOR_LOAD_IN_PROGRESS, never answered from half
+  a state.
+- A journal that fails ends the shard: who waits is told to come again, and the partition is read back from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.coordinators.shard import Alarm, Outcome, Record, Shard, Wait
+from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.clock import Clock, Timer
+
+logger = logging.getLogger(__name__)
+
+RELOAD_DELAY_S = 1.0
+
+# What a client is told when the journal refuses a write: the codes that make it look for its coordinator again.
+_JOURNAL_ERRORS = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+
+
+class Journal(Protocol):
+    """The partitions of the internal topic, on their leader."""
+
+    def append(self, topic: str, partition: int, records: Sequence[Record]) -> Awaitable[None]:
+        """Writes at once, in call order, before it returns; the awaitable completes when the records are committed
+        and raises KafkaError when they are not."""
+        ...
+
+    def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[tuple[int, bytes, bytes | None, int]]]:
+        """Everything stored, in order, in chunks of (offset, key, value, timestamp in ms). Ends when the log's end at
+        the time of the call has been read and is committed."""
+        ...
+
+
+S = TypeVar("S", bound=Shard)
+_Answer = tuple["asyncio.Future[Any]", Any]
+
+
+@dataclass(slots=True)
+class _Alarm:
+    """A timer that may be moved back without touching the clock: most session timers are, at every heartbeat."""
+
+    due_s: float
+    command: Any
+    handle: Timer | None = None
+
+    def cancel(self) -> None:
+        if self.handle is not None:
+            self.handle.cancel()
+
+
+@dataclass(slots=True)
+class _Write:
+    """Records on their way, and the replies that wait for them."""
+
+    answers: list[_Answer]
+    committed: bool = False
+
+
+@dataclass(slots=True)
+class _Seat(Generic[S]):
+    """One led partition: its shard, and what waits for it. Replaced, never reused, when the shard is read again."""
+
+    partition: int
+    epoch: int
+    shard: S
+    ready: bool = False
+    left: bool = False
+    after_load: list[Any] = field(default_factory=list)  # commands for every shard that came while this one loaded
+    timers: dict[Hashable, _Alarm] = field(default_factory=dict)
+    parked: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+    writes: deque[_Write] = field(default_factory=deque)
+
+
+def string_hash(text: str) -> int:
+    """Java's String.hashCode, which counts in UTF-16 units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value
+
+
+def partition_for(key: str, count: int) -> int:
+    """The partition that holds `key`, as Kafka and its tools compute it."""
+    return (string_hash(key) & 0x7FFFFFFF) % count
+
+
+class CoordinatorRuntime(Generic[S]):
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        make_shard: Callable[[], S],
+        partition_count: Callable[[], int],
+        topic: str = GROUP_OFFSETS_TOPIC,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._make_shard = make_shard
+        self._partition_count = partition_count
+        self._topic = topic
+        self._seats: dict[int, _Seat[S]] = {}
+        self._to_load: asyncio.Queue[_Seat[S]] = asyncio.Queue()
+
+    # --- leadership and loading -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Reads partitions back as they are taken over, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as loads:
+                while True:
+                    loads.create_task(self._load(await self._to_load.get()))
+        finally:
+            for seat in list(self._seats.values()):
+                self._leave(seat, KafkaError(ErrorCode.not_coordinator, "this broker is stopping"))
+
+    def on_leadership(self, partition: int, leads: bool, epoch: int) -> None:
+        """This broker leads the partition in `epoch`, or no longer does. What a higher epoch said stands."""
+        seat = self._seats.get(partition)
+        if seat is not None:
+            if epoch < seat.epoch or (leads and epoch == seat.epoch):
+                return
+            self._leave(
+                seat, KafkaError(ErrorCode.not_coordinator, f"{self._topic}-{partition} moved to another broker")
+            )
+        if leads:
+            self._take(partition, epoch)
+
+    def _take(self, partition: int, epoch: int) -> None:
+        seat = _Seat(partition, epoch, self._make_shard())
+        self._seats[partition] = seat
+        self._to_load.put_nowait(seat)
+
+    def _leave(self, seat: _Seat[S], reason: KafkaError) -> None:
+        seat.left = True
+        if self._seats.get(seat.partition) is seat:
+            del self._seats[seat.partition]
+        for alarm in seat.timers.values():
+            alarm.cancel()
+        waiting = [future for write in seat.writes for future, _ in write.answers]
+        for future in [*waiting, *seat.parked.values()]:
+            _fail(future, reason)
+        seat.timers.clear()
+        seat.parked.clear()
+        seat.writes.clear()
+
+    async def _load(self, seat: _Seat[S]) -> None:
+        try:
+            async for chunk in self._journal.read(self._topic, seat.partition):
+                for _offset, key, value, _timestamp_ms in chunk:
+                    seat.shard.apply(key, value)
+                if seat.left:
+                    return
+        except (KafkaError, OSError) as error:
+            logger.warning("cannot read %s-%d (%s); trying again", self._topic, seat.partition, error)
+            await self._clock.sleep(RELOAD_DELAY_S)
+            if not seat.left:
+                self._reload(seat, KafkaError(ErrorCode.coordinator_load_in_progress))
+            return
+        if seat.left:
+            return
+        seat.ready = True
+        self._carry_out(seat, seat.shard.loaded(self._clock.now_ms()), None)
+        for command in seat.after_load:
+            if not seat.left:
+                self._decide(seat, command, None)
+
+    def _reload(self, seat: _Seat[S], reason: KafkaError) -> None:
+        self._leave(seat, reason)
+        self._take(seat.partition, seat.epoch)
+        self._seats[seat.partition].after_load.extend(seat.after_load)
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    def submit(self, key: str, command: Any) -> asyncio.Future[Any]:
+        """Decides now, before it returns; the future has the reply, or the KafkaError that refuses the command."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        count = self._partition_count()
+        seat = self._seats.get(partition_for(key, count)) if count else None
+        if seat is None:
+            _fail(future, KafkaError(ErrorCode.not_coordinator, f"this broker does not coordinate {key!r}"))
+        elif not seat.ready:
+            _fail(future, _loading(self._topic, seat.partition))
+        else:
+            self._decide(seat, command, future)
+        return future
+
+    def submit_to_all(self, command: Any) -> list[asyncio.Future[Any]]:
+        """The command to every shard here; a shard that still loads refuses it."""
+        futures = []
+        for seat in list(self._seats.values()):
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            if seat.ready:
+                self._decide(seat, command, future)
+            else:
+                _fail(future, _loading(self._topic, seat.partition))
+            futures.append(future)
+        return futures
+
+    def tell_all(self, command: Any) -> None:
+        """The command to every shard here, to one that still loads as soon as it has loaded; nobody waits for it."""
+        for seat in list(self._seats.values()):
+            if seat.ready:
+                self._decide(seat, command, None)
+            else:
+                seat.after_load.append(command)
+
+    def shards(self) -> Iterator[S]:
+        """The loaded shards, to look at; for metrics."""
+        return (seat.shard for seat in self._seats.values() if seat.ready)
+
+    def loading(self) -> int:
+        return sum(not seat.ready for seat in self._seats.values())
+
+    def _decide(self, seat: _Seat[S], command: Any, future: asyncio.Future[Any] | None) -> None:
+        self._carry_out(seat, seat.shard.decide(command, self._clock.now_ms()), future)
+
+    def _carry_out(self, seat: _Seat[S], outcome: Outcome, future: asyncio.Future[Any] | None) -> None:
+        answers: list[_Answer] = []
+        if future is not None:
+            if isinstance(outcome.reply, Wait):
+                seat.parked[outcome.reply.ticket] = future
+            else:
+                answers.append((future, outcome.reply))
+        for ticket, reply in outcome.instructions:
+            parked = seat.parked.pop(ticket, None)
+            if parked is not None:
+                answers.append((parked, reply))
+        for name, alarm in outcome.timers.items():
+            self._set_timer(seat, name, alarm)
+        if outcome.records:
+            self._write(seat, outcome.records, answers)
+        elif seat.writes:
+            seat.writes[-1].answers.extend(answers)
+        else:
+            _release(answers)
+
+    # --- the journal ------------------------------------------------------------------------------------------------
+
+    def _write(self, seat: _Seat[S], records: list[Record], answers: list[_Answer]) -> None:
+        write = _Write(answers)
+        seat.writes.append(write)
+        try:
+            committed = asyncio.ensure_future(self._journal.append(self._topic, seat.partition, records))
+        except (KafkaError, OSError) as error:
+            self._journal_failed(seat, error)
+            return
+        for key, value in records:
+            seat.shard.apply(key, value)
+        if committed.done():
+            self._written(seat, write, committed)
+        else:
+            committed.add_done_callback(partial(self._written, seat, write))
+
+    def _written(self, seat: _Seat[S], write: _Write, committed: asyncio.Future[None]) -> None:
+        error = KafkaError(ErrorCode.not_coordinator) if committed.cancelled() else committed.exception()
+        if seat.left:
+            return
+        if error is not None:
+            self._journal_failed(seat, error)
+            return
+        write.committed = True
+        while seat.writes and seat.writes[0].committed:
+            _release(seat.writes.popleft().answers)
+
+    def _journal_failed(self, seat: _Seat[S], error: BaseException) -> None:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
+        logger.warning("a write to %s-%d failed (%s); reading it back", self._topic, seat.partition, error)
+        self._reload(
+            seat, KafkaError(_JOURNAL_ERRORS.get(code, code), f"the coordinator's log refused a write: {error}")
+        )
+
+    # --- timers -----------------------------------------------------------------------------------------------------
+
+    def _set_timer(self, seat: _Seat[S], name: Hashable, wanted: Alarm | None) -> None:
+        running = seat.timers.get(name)
+        if wanted is None:
+            if running is not None:
+                running.cancel()
+                del seat.timers[name]
+            return
+        due_s = self._clock.monotonic() + wanted.delay_ms / 1000
+        if running is not None and running.due_s <= due_s:
+            running.due_s, running.command = due_s, wanted.command
+            return
+        if running is not None:
+            running.cancel()
+        alarm = _Alarm(due_s, wanted.command)
+        alarm.handle = self._clock.call_later(wanted.delay_ms / 1000, self._ring, seat, name, alarm)
+        seat.timers[name] = alarm
+
+    def _ring(self, seat: _Seat[S], name: Hashable, alarm: _Alarm) -> None:
+        if seat.timers.get(name) is not alarm:
+            return  # cancelled after the clock had already let go of it
+        remaining_s = alarm.due_s - self._clock.monotonic()
+        if remaining_s > 0:
+            alarm.handle = self._clock.call_later(remaining_s, self._ring, seat, name, alarm)
+            return
+        del seat.timers[name]
+        self._decide(seat, alarm.command, None)
+
+
+def _loading(topic: str, partition: int) -> KafkaError:
+    return KafkaError(ErrorCode.coordinator_load_in_progress, f"{topic}-{partition} is being read back; try again")
+
+
+def _release(answers: list[_Answer]) -> None:
+    for future, reply in answers:
+        if not future.done():  # its connection may be gone
+            future.set_result(reply)
+
+
+def _fail(future: asyncio.Future[Any], reason: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(reason)
+        future.exception()  # nobody may be left to ask for it, and asyncio need not report that

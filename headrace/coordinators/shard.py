@@ -1,0 +1,68 @@
+"""What a coordinator shard is: the state of one partition of an internal topic, and the rules that change it.
+
+A shard is a plain object without clock, disk or event loop. It has two kinds of state:
+
+- Durable state is what its journal says. Only `apply` changes it, when the runtime has written a record, and when the
+  journal is read again after a restart or a change of leader.
+- Live state is what a crash may take: who waits for whom, who has just joined. Only `decide` changes it.
+
+`decide` looks at a command and answers with an `Outcome`: records to write, the reply, timers, and requests that
+waited and are now answered. It never writes anything itself, so a test gives it three commands and compares lists.
+When the records of an outcome cannot be written, the runtime throws the shard away and reads the journal again:
+memory is never ahead of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Record = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The reply to a command that is answered later, when an outcome wakes this ticket."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """After `delay_ms`, `command` is decided like any other."""
+
+    delay_ms: int
+    command: Any
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that follows from one command. Nobody sees a reply of it before its records are committed."""
+
+    records: list[Record] = field(default_factory=list)
+    reply: Any = None
+    timers: dict[Hashable, Alarm | None] = field(default_factory=dict)  # by name; None cancels
+    instructions: list[tuple[int, Any]] = field(default_factory=list)  # (ticket, reply): wake who waited
+
+    def write(self, record: Record) -> None:
+        self.records.append(record)
+
+    def set_timer(self, name: Hashable, delay_ms: int, command: Any) -> None:
+        self.timers[name] = Alarm(delay_ms, command)
+
+    def cancel_timer(self, name: Hashable) -> None:
+        self.timers[name] = None
+
+    def wake(self, ticket: int, reply: Any) -> None:
+        self.instructions.append((ticket, reply))
+
+
+class Shard(Protocol):
+    def decide(self, command: Any, now_ms: int) -> Outcome: ...
+
+    def apply(self, key: bytes, value: bytes | None) -> None: ...
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """The whole journal has been applied: set the timers of what was found."""
+        ...
