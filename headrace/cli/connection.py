@@ -88,11 +88,16 @@ def settle(future: "Future[Any]", doing: str) -> Any:
 
 
 def reason_of(error: "KafkaException") -> str:
-    """The client's or the broker's own words, without the code in front of them."""
+    """Why a request failed, in the client's or the broker's own words."""
     from confluent_kafka import KafkaError
 
     cause = error.args[0] if error.args else error
-    return str(cause.str() if isinstance(cause, KafkaError) else cause).removeprefix("Broker: ")
+    return plain_words(cause) if isinstance(cause, KafkaError) else str(cause)
+
+
+def plain_words(error: "KafkaError") -> str:
+    """The words of an error, without the client's remark on who found it."""
+    return error.str().removeprefix("Broker: ").removeprefix("Local: ")
 
 
 def error_code(error: "KafkaException") -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.connection import client_settings, open_admin
+from headrace.cli.connection import client_settings, open_admin, plain_words
 from headrace.cli.message_text import Renderer, json_line, parse_format
 from headrace.cli.moments import now_ms
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, examples
@@ -131,7 +131,7 @@ class Reader:
             if self.ends is not None:
                 self.ends.reach_end(partition)
         elif not error.retriable():
-            raise Failure(f"cannot read {partition[0]}: {error.str()}")
+            raise Failure(f"cannot read {partition[0]}: {plain_words(error)}")
 
     def commit(self, positions: dict[Partition, int]) -> None:
         from confluent_kafka import KafkaError, KafkaException, TopicPartition

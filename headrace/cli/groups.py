@@ -7,7 +7,7 @@ Kafka itself describes an unknown group as a dead one.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.connection import REQUEST_TIMEOUT_S, error_code, reason_of, settle
+from headrace.cli.connection import REQUEST_TIMEOUT_S, error_code, plain_words, reason_of, settle
 from headrace.cli.topics import Partition
 from headrace.model.failure import Failure
 
@@ -66,7 +66,7 @@ def commit_offsets(admin: "AdminClient", group: str, offsets: dict[Partition, in
     for where in settle(answer, f"cannot move group {group}").topic_partitions:
         if where.error is not None:
             raise Failure(
-                f"cannot move group {group} in {where.topic} partition {where.partition}: {where.error.str()}"
+                f"cannot move group {group} in {where.topic} partition {where.partition}: {plain_words(where.error)}"
             )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.connection import client_settings, open_admin
+from headrace.cli.connection import client_settings, open_admin, plain_words, reason_of
 from headrace.cli.message_source import Splitting, read_chunks, split_key, split_messages
 from headrace.cli.moments import now_ms, parse_moment
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, examples, parse_pairs, unescape
@@ -68,7 +68,7 @@ class Delivery:
             self.delivered += 1
             self.delivered_bytes += len(message)
         else:
-            self.failures[error.str().removeprefix("Broker: ")] += 1
+            self.failures[plain_words(error)] += 1
 
 
 def register(app: typer.Typer) -> None:
@@ -210,7 +210,7 @@ def hand_over(producer: "Producer", message: dict[str, Any], delivery: Delivery)
         except BufferError:
             producer.poll(0.2)
         except KafkaException as error:
-            delivery.failures[error.args[0].str().removeprefix("Broker: ")] += 1
+            delivery.failures[reason_of(error)] += 1
             return
 
 
