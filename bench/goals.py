@@ -1,0 +1,122 @@
+"""Every figure of the bench: its name, its unit, and the goal that it is held to. The rows of the table, in order.
+
+Pure data, read by report.py. A goal is either on the ratio headrace / Apache Kafka or on headrace's own value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Against = Literal["ratio", "value"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    against: Against
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met(self, figure: float) -> bool:
+        if self.at_least is not None and figure < self.at_least:
+            return False
+        return self.at_most is None or figure <= self.at_most
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row. The title may name sizes of the run in braces."""
+
+    key: str
+    title: str
+    unit: str
+    goal: Goal | None = None
+
+
+@dataclass(frozen=True)
+class Chapter:
+    title: str
+    metrics: tuple[Metric, ...]
+
+
+def times_at_least(bound: float) -> Goal:
+    return Goal("ratio", at_least=bound)
+
+
+def times_at_most(bound: float) -> Goal:
+    return Goal("ratio", at_most=bound)
+
+
+def _cpu(key: str, title: str) -> Metric:
+    return Metric(f"{key}.cpu", f"{title}: broker CPU per million messages", "s", times_at_most(0.25))
+
+
+CHAPTERS = (
+    Chapter(
+        "Throughput",
+        (
+            Metric("produce.rate", "produce 100 B, large batches", "msg/s", times_at_least(1.5)),
+            Metric("small.rate", "produce 100 B, 16 KB batches", "msg/s", times_at_least(2.5)),
+            Metric("spread.rate", "produce 1 KB over 4 partitions", "msg/s", times_at_least(1.5)),
+            Metric("consume.rate", "consume 100 B", "msg/s", times_at_least(1.2)),
+        ),
+    ),
+    Chapter(
+        "Cost",
+        (
+            _cpu("produce", "produce 100 B, large batches"),
+            _cpu("small", "produce 100 B, 16 KB batches"),
+            _cpu("spread", "produce 1 KB over 4 partitions"),
+            _cpu("consume", "consume 100 B"),
+            _cpu("ack", "one message at a time"),
+            Metric("memory", "resident memory after this work", "MB", times_at_most(0.125)),
+            Metric("startup", "start-up, until ApiVersions is answered", "s", times_at_most(0.125)),
+        ),
+    ),
+    Chapter(
+        "One message at a time",
+        (
+            Metric("ack.p50", "acknowledged, p50", "ms", times_at_most(0.5)),
+            Metric("ack.p99", "acknowledged, p99", "ms", times_at_most(0.5)),
+            Metric("ack.p999", "acknowledged, p99.9", "ms"),
+            Metric("end.p50", "at a waiting consumer, p50", "ms"),
+            Metric("end.p99", "at a waiting consumer, p99", "ms"),
+            Metric("end.p999", "at a waiting consumer, p99.9", "ms"),
+        ),
+    ),
+    Chapter(
+        "Event-loop lag (bucket bounds)",
+        (
+            Metric("lag.p50", "during the work above, p50 at most", "ms"),
+            Metric("lag.p99", "during the work above, p99 at most", "ms"),
+            Metric("lag.p999", "during the work above, p99.9 at most", "ms"),
+            Metric("crowd.p99", "with {many} producers and consumers, p99 at most", "ms"),
+        ),
+    ),
+    Chapter(
+        "Many partitions",
+        (
+            Metric("partitions.startup", "start-up with {partitions:,} partitions", "s", Goal("value", at_most=10.0)),
+            Metric("partitions.written", "partitions that took a record", "", Goal("value", at_least=10_000)),
+            Metric("partitions.create", "create them", "s"),
+            Metric("partitions.produce", "write to each of them", "s"),
+            Metric("partitions.memory", "resident memory after that start", "MB"),
+        ),
+    ),
+    Chapter(
+        "Many clients",
+        (
+            Metric("held.memory", "{held:,} connections held open: memory", "MB", Goal("value", at_most=100.0)),
+            Metric("idle.cpu", "{idle:,} idle long-polling consumers: CPU", "% of a core", times_at_most(0.5)),
+            Metric("active.few.produced", "10 producers and 10 consumers: produced", "msg/s"),
+            Metric("active.many.produced", "{many} producers and {many} consumers: produced", "msg/s"),
+            Metric("active.kept.produced", "kept of 10's throughput, produced", "%", Goal("value", at_least=70.0)),
+            Metric("active.kept.consumed", "kept of 10's throughput, consumed", "%", Goal("value", at_least=70.0)),
+        ),
+    ),
+)
+
+
+def titled(metric: Metric, sizes: Mapping[str, object]) -> str:
+    return metric.title.format_map(dict(sizes))

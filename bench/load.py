@@ -1,0 +1,123 @@
+"""Builds and runs the librdkafka load generator (load.c).
+
+The generator links against the librdkafka that confluent-kafka's wheel carries, so both peers meet the client library
+that most of the world uses, and a C compiler is all that must be on the machine. Throughput and latency files call
+`Generator`; one call is one process, one line of JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.peers import CACHE
+from bench.processes import Children
+
+RUN_SECONDS = 120
+
+
+class GeneratorMissing(Exception):
+    """The load generator cannot be built here; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one run moved, and the CPU that the generator itself took for it."""
+
+    messages: int
+    payload_bytes: int
+    seconds: float
+    generator_cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Order:
+    """One thing to ask of the generator."""
+
+    topic: str
+    count: int
+    size: int = 100
+    partitions: int = 1
+    clients: int = 1
+    settings: tuple[str, ...] = ()
+
+
+class Generator:
+    """The compiled generator."""
+
+    def __init__(self, program: Path, children: Children) -> None:
+        self._program, self._children = program, children
+
+    def library(self) -> str:
+        """Which librdkafka it runs on."""
+        return "librdkafka " + self._children.run([str(self._program), "version"], seconds=10).out.strip()
+
+    def produce(self, broker: str, order: Order) -> Work:
+        return self._work("produce", broker, order)
+
+    def consume(self, broker: str, order: Order) -> Work:
+        return self._work("consume", broker, order)
+
+    def acknowledgement_seconds(self, broker: str, order: Order) -> list[float]:
+        """One message at a time: seconds from the call to the acknowledgement."""
+        return self._times("ack", broker, order)
+
+    def end_to_end_seconds(self, broker: str, order: Order) -> list[float]:
+        """One message at a time: seconds from the call until a waiting consumer has it."""
+        return self._times("end-to-end", broker, order)
+
+    def _work(self, mode: str, broker: str, order: Order) -> Work:
+        out, cpu_seconds = self._run(mode, broker, order)
+        return Work(out["messages"], out["bytes"], out["seconds"], cpu_seconds)
+
+    def _times(self, mode: str, broker: str, order: Order) -> list[float]:
+        return [nanoseconds / 1e9 for nanoseconds in self._run(mode, broker, order)[0]["nanoseconds"]]
+
+    def _run(self, mode: str, broker: str, order: Order) -> tuple[dict[str, Any], float]:
+        numbers = [order.partitions, order.count, order.size, RUN_SECONDS, order.clients]
+        command = [str(self._program), mode, broker, order.topic, *map(str, numbers), *order.settings]
+        done = self._children.run(command, seconds=RUN_SECONDS + 10)
+        if done.code != 0:
+            what = f"did not finish {mode} on {order.topic} at {broker} within {RUN_SECONDS} s"
+            raise RuntimeError(f"the load generator {what if done.code == -14 else 'failed: ' + done.reason()}")
+        out: dict[str, Any] = json.loads(done.out)
+        if out["failed"]:
+            raise RuntimeError(f"{mode} on {order.topic} at {broker}: {out['failed']} messages failed: {out['error']}")
+        return out, done.cpu_seconds
+
+
+def build(children: Children) -> Generator:
+    """Compile the generator, or take the one that was compiled from the same source before."""
+    library = _librdkafka()
+    folder = Path(__file__).parent
+    sources = [folder / "load.c", folder / "rdkafka_abi.h"]
+    print_of_inputs = hashlib.sha256(b"".join(one.read_bytes() for one in sources) + str(library).encode()).hexdigest()
+    program = CACHE / f"load-{print_of_inputs[:12]}"
+    if not program.exists():
+        compiler = shutil.which("cc")
+        if not compiler:
+            raise GeneratorMissing("there is no C compiler for the load generator, e.g. `apt install gcc libc6-dev`")
+        CACHE.mkdir(exist_ok=True)
+        flags = ["-O2", "-Wall", "-Wextra", "-std=gnu11", "-pthread"]
+        link = [str(library), f"-Wl,-rpath,{library.parent}"]
+        made = program.with_suffix(".new")
+        done = children.run([compiler, *flags, "-o", str(made), str(sources[0]), *link], seconds=60)
+        if done.code != 0:
+            raise GeneratorMissing(f"the load generator did not compile: {done.reason()}")
+        made.rename(program)
+    return Generator(program, children)
+
+
+def _librdkafka() -> Path:
+    spec = importlib.util.find_spec("confluent_kafka")
+    if spec is None or spec.origin is None:
+        raise GeneratorMissing("confluent-kafka is not in the environment; run `make install`")
+    bundled = sorted((Path(spec.origin).parent.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
+    if not bundled:
+        raise GeneratorMissing("this build of confluent-kafka carries no librdkafka of its own; install its wheel")
+    return bundled[0]

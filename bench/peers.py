@@ -1,0 +1,219 @@
+"""The two brokers under measurement: how each is prepared, started, put to sleep, woken and stopped.
+
+Called by every measuring file. Invariant: at most one peer is awake at any time. Both keep running through the rounds,
+and the one that is not being measured is stopped with SIGSTOP, which costs no CPU at all. A fresh start per round would
+have been simpler, but would measure Kafka's JVM before it has compiled its hot code; kept running and warmed up,
+Kafka is measured at its best. (Start-up has a measurement of its own, with fresh processes.)
+
+Equal terms: both keep records in the page cache and acknowledge before they are on disk. Kafka runs with the heap and
+collector flags of its stock start script, and with the settings of its stock server.properties; the script's GC log
+and JMX agent are left out, which can only help it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from bench import frames, processes
+
+KAFKA_VERSION = "4.3.0"
+CACHE = Path(__file__).parent / ".cache"
+HOST = "127.0.0.1"
+START_SECONDS = 180.0
+WAKE_SECONDS = 60.0
+SETTLE_SECONDS = 0.3
+
+
+class PeerMissing(Exception):
+    """This peer cannot be measured here; the text says what is missing and how to get it."""
+
+
+class Recipe(Protocol):
+    """What differs between the two brokers."""
+
+    name: str
+
+    def prepare(self, children: processes.Children) -> None:
+        """Fetch or check what the broker needs; raises PeerMissing."""
+
+    def format(self, children: processes.Children, home: Path, port: int) -> None:
+        """Make an empty data folder."""
+
+    def command(self, home: Path, port: int, metrics_port: int) -> list[str]:
+        """The command line that serves that folder."""
+
+
+class HeadraceRecipe:
+    name = "headrace"
+
+    def __init__(self) -> None:
+        self._program = Path(sys.prefix) / "bin" / "headrace"
+
+    def prepare(self, children: processes.Children) -> None:
+        if not self._program.exists():
+            raise PeerMissing(f"there is no {self._program}; run `make install`")
+
+    def format(self, children: processes.Children, home: Path, port: int) -> None:
+        home.mkdir(parents=True)
+
+    def command(self, home: Path, port: int, metrics_port: int) -> list[str]:
+        addresses = ["--listen", f"{HOST}:{port}", "--metrics", f"{HOST}:{metrics_port}"]
+        return [str(self._program), "serve", "--data", str(home / "data"), *addresses]
+
+
+class KafkaRecipe:
+    name = "Apache Kafka"
+    heap_and_collector = (
+        *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+        *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
+    )
+
+    def __init__(self) -> None:
+        self._jars = CACHE / f"kafka-{KAFKA_VERSION}"
+
+    def prepare(self, children: processes.Children) -> None:
+        if not shutil.which("java"):
+            raise PeerMissing("there is no java; install Java 17 or later, e.g. `apt install openjdk-17-jre-headless`")
+        if (self._jars / ".complete").exists():
+            return
+        if not shutil.which("mvn"):
+            raise PeerMissing("there is no mvn to fetch its jars with, e.g. `apt install maven`")
+        print(f"fetching the jars of Apache Kafka {KAFKA_VERSION} ...", file=sys.stderr)
+        pom = Path(__file__).with_name("kafka.pom.xml")
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={self._jars}"]
+        done = children.run(["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={KAFKA_VERSION}", *copy], seconds=600)
+        if done.code != 0:
+            raise PeerMissing(f"Maven could not fetch its jars: {done.reason()}")
+        (self._jars / ".complete").touch()
+
+    def format(self, children: processes.Children, home: Path, port: int) -> None:
+        home.mkdir(parents=True)
+        controller_port = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(home / "data"),
+            "num.network.threads": "3",
+            "num.io.threads": "8",
+            "socket.send.buffer.bytes": "102400",
+            "socket.receive.buffer.bytes": "102400",
+            "num.recovery.threads.per.data.dir": "2",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            # Asleep under SIGSTOP the broker half sends no heartbeats; the controller half must not fence it for that.
+            "broker.session.timeout.ms": "3600000",
+        }
+        (home / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        (home / "log4j2.properties").write_text(
+            "rootLogger.level = warn\nrootLogger.appenderRef.out.ref = out\n"
+            "appender.out.type = Console\nappender.out.name = out\n"
+            "appender.out.layout.type = PatternLayout\nappender.out.layout.pattern = %p %m (%c)%n%throwable\n"
+        )
+        format_command = ["kafka.tools.StorageTool", "format", "-t", "aGVhZHJhY2UtYmVuY2gtMQ"]
+        command = [*self._java(home), *format_command, "-c", str(home / "server.properties")]
+        done = children.run(command, seconds=60)
+        if done.code != 0:
+            raise PeerMissing(f"its data folder could not be formatted: {done.reason()}")
+
+    def command(self, home: Path, port: int, metrics_port: int) -> list[str]:
+        java = self._java(home)
+        return [java[0], *self.heap_and_collector, *java[1:], "kafka.Kafka", str(home / "server.properties")]
+
+    def _java(self, home: Path) -> list[str]:
+        return ["java", f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", f"{self._jars}/*"]
+
+
+class Peer:
+    """One broker process with its own data folder and ports."""
+
+    def __init__(self, recipe: Recipe, children: processes.Children, home: Path) -> None:
+        self.name = recipe.name
+        self.port, self.metrics_port = free_port(), free_port()
+        self._recipe, self._children, self._home = recipe, children, home
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} is not running"
+        return self._process.pid
+
+    def format(self) -> None:
+        self._recipe.format(self._children, self._home, self.port)
+
+    def start(self) -> float:
+        """Start the broker and give back the seconds until it answered ApiVersions on its port."""
+        log = self._home / "broker.log"
+        begin = time.monotonic()
+        command = self._recipe.command(self._home, self.port, self.metrics_port)
+        self._process = self._children.start(command, log=log)
+        while time.monotonic() < begin + START_SECONDS:
+            if answers(self.port):
+                return time.monotonic() - begin
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.005)
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        self.stop()
+        raise PeerMissing(f"it did not start: {lines[-1].strip() if lines else 'it printed nothing'}")
+
+    def stop(self) -> bool:
+        """Stop the broker; True when it went cleanly within the time it was given."""
+        process, self._process = self._process, None
+        return self._children.stop(process) if process else True
+
+    def sleep(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """The time in which this peer, and no other, may run."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            deadline = time.monotonic() + WAKE_SECONDS
+            while not answers(self.port):
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"{self.name} no longer answers on port {self.port}; see {self._home}/broker.log"
+                    )
+                time.sleep(0.01)
+            time.sleep(SETTLE_SECONDS)
+            yield
+        finally:
+            self.sleep()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(port: int) -> bool:
+    """Whether a broker answers ApiVersions there now."""
+    try:
+        with socket.create_connection((HOST, port), timeout=2) as connection:
+            connection.sendall(frames.api_versions(1))
+            return len(connection.recv(4)) == 4
+    except OSError:
+        return False

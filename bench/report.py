@@ -1,0 +1,218 @@
+"""Turns samples into the table that people read: absolute figures, ratio, goal, and whether it was met.
+
+Pure: text and plain data out; __main__ prints and stores them. Called once, at the end of a run.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.disk import FILE
+from bench.figures import Samples
+from bench.goals import CHAPTERS, Goal, Metric, titled
+
+OURS, THEIRS = "headrace", "Apache Kafka"
+HEADINGS = ("", OURS, THEIRS, "ratio", "goal", "")
+ABSENT = "n/a"
+_BESIDE_THE_DISK = (
+    ("produce 100 B, large batches", "produce.mb", "file.write"),
+    ("produce 100 B, 16 KB batches", "small.mb", "file.write"),
+    ("produce 1 KB over 4 partitions", "spread.mb", "file.write"),
+    ("consume 100 B", "consume.mb", "file.read"),
+)
+_KINDS = (("produce", "large batches"), ("small", "16 KB batches"), ("spread", "1 KB"), ("consume", "consume"))
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """Where, when and how a run was made."""
+
+    machine: str
+    when: str
+    peers: Mapping[str, str]
+    rounds: int
+    cores: int
+    sizes: Mapping[str, object]
+    remarks: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Row:
+    cells: tuple[str, ...]
+    heading: bool = False
+
+
+def rows(samples: Samples, sizes: Mapping[str, object]) -> list[Row]:
+    """The main table; a chapter with nothing measured in it is left out."""
+    table: list[Row] = []
+    for chapter in CHAPTERS:
+        body = [_row(metric, samples, sizes) for metric in chapter.metrics if _measured(metric, samples)]
+        if body:
+            table += [Row((chapter.title, "", "", "", "", ""), heading=True), *body]
+    return table
+
+
+def disk_rows(samples: Samples) -> list[Row]:
+    """The brokers' MB/s beside a plain file's on the same disk."""
+    table = []
+    for title, metric, file_metric in _BESIDE_THE_DISK:
+        ours, theirs = samples.median(metric, OURS), samples.median(metric, THEIRS)
+        plain = samples.median(file_metric, FILE)
+        if plain is not None and (ours is not None or theirs is not None):
+            share = f"{ours / plain:.0%}" if ours is not None else ABSENT
+            table.append(Row((title, figure(ours, "MB/s"), figure(theirs, "MB/s"), figure(plain, "MB/s"), share)))
+    return table
+
+
+def disk_line(samples: Samples) -> str | None:
+    names = ("file.write", "file.write_synced", "file.read", "file.read_cold")
+    values = [samples.median(name, FILE) for name in names]
+    if None in values:
+        return None
+    write, synced, read, cold = (figure(value, "MB/s") for value in values)
+    return (
+        f"A plain file on the same disk: write {write} into the page cache, {synced} with fsync; "
+        f"read {read} from the page cache, {cold} from the disk."
+    )
+
+
+def ceiling_lines(samples: Samples, cores: int) -> list[str]:
+    """How far the generator itself would let any broker get; where that is near the goal, it is the limit."""
+    lines = []
+    for key, title in _KINDS:
+        own, rate = samples.median(f"{key}.generator", THEIRS), samples.median(f"{key}.rate", THEIRS)
+        if own and rate:
+            ceiling = cores * 1e6 / own / rate
+            lines.append(f"{title}: {own:.2f} s, at most {ceiling:.1f}x Kafka")
+    if lines:
+        intro = "CPU of the load generator per million messages, and how far a broker that costs nothing could get"
+        return [f"{intro} on {cores} cores: " + "; ".join(lines) + "."]
+    return []
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A value as people write it."""
+    if value is None:
+        return ABSENT
+    if math.isinf(value):
+        return "beyond the buckets"
+    if unit == "msg/s":
+        return f"{value / 1e6:.2f}M msg/s" if value >= 1e6 else f"{value / 1e3:.0f}k msg/s"
+    if unit == "":
+        return f"{value:,.0f}"
+    if unit in ("%", "% of a core"):
+        return f"{value:.1f} {unit}"
+    if unit == "ms" or value < 10:
+        return f"{value:.2f} {unit}" if unit != "MB" else f"{value:.1f} {unit}"
+    return f"{value:,.0f} {unit}" if unit in ("MB", "MB/s") else f"{value:.1f} {unit}"
+
+
+def verdict(goal: Goal | None, value: float | None, ratio: float | None) -> str:
+    if goal is None:
+        return ""
+    judged = ratio if goal.against == "ratio" else value
+    if judged is None:
+        return "not judged"
+    return "met" if goal.met(judged) else "MISSED"
+
+
+def as_text(samples: Samples, about: Circumstances) -> str:
+    """For a terminal."""
+    out = io.StringIO()
+    console = Console(file=out, width=150)
+    console.print(_introduction(about), highlight=False)
+    main = Table(*HEADINGS, show_edge=False)
+    for row in rows(samples, about.sizes):
+        if row.heading:
+            main.add_section()
+        main.add_row(*row.cells, style="bold" if row.heading else None)
+    console.print(main)
+    beside = disk_rows(samples)
+    if beside:
+        table = Table("MB/s of payload", OURS, THEIRS, "plain file, page cache", f"{OURS} / file", show_edge=False)
+        for row in beside:
+            table.add_row(*row.cells)
+        console.print()
+        console.print(table)
+    for line in _afterwords(samples, about):
+        console.print(line, highlight=False)
+    return out.getvalue()
+
+
+def as_markdown(samples: Samples, about: Circumstances) -> str:
+    """For the README."""
+    lines = [_introduction(about), ""]
+    lines += _markdown_table(HEADINGS, rows(samples, about.sizes))
+    beside = disk_rows(samples)
+    if beside:
+        headings = ("MB/s of payload", OURS, THEIRS, "plain file, page cache", f"{OURS} / file")
+        lines += ["", *_markdown_table(headings, beside)]
+    for line in _afterwords(samples, about):
+        lines += ["", line]
+    return "\n".join(lines) + "\n"
+
+
+def as_data(samples: Samples, about: Circumstances) -> dict[str, object]:
+    """For a program: every value of every round."""
+    return {
+        "machine": about.machine,
+        "when": about.when,
+        "peers": dict(about.peers),
+        "rounds": about.rounds,
+        "sizes": dict(about.sizes),
+        "remarks": list(about.remarks),
+        "samples": samples.as_dict(),
+    }
+
+
+def _row(metric: Metric, samples: Samples, sizes: Mapping[str, object]) -> Row:
+    ours, theirs = samples.median(metric.key, OURS), samples.median(metric.key, THEIRS)
+    ratio = samples.ratio(metric.key, OURS, THEIRS)
+    return Row(
+        (
+            titled(metric, sizes),
+            figure(ours, metric.unit),
+            figure(theirs, metric.unit),
+            ABSENT if ratio is None else f"{ratio:.2f}x",
+            _goal_text(metric),
+            verdict(metric.goal, ours, ratio),
+        )
+    )
+
+
+def _goal_text(metric: Metric) -> str:
+    goal = metric.goal
+    if goal is None:
+        return ""
+    sign, bound = (">=", goal.at_least) if goal.at_least is not None else ("<=", goal.at_most)
+    assert bound is not None
+    text = f"{bound:g}x" if goal.against == "ratio" else figure(bound, metric.unit)
+    return f"{sign} {text}"
+
+
+def _measured(metric: Metric, samples: Samples) -> bool:
+    return any(samples.median(metric.key, peer) is not None for peer in (OURS, THEIRS))
+
+
+def _introduction(about: Circumstances) -> str:
+    versions = ", ".join(f"{name} {version}" if version else name for name, version in about.peers.items())
+    return f"{versions}; median of {about.rounds} rounds; {about.machine}; {about.when}"
+
+
+def _afterwords(samples: Samples, about: Circumstances) -> list[str]:
+    disk = disk_line(samples)
+    return [*([disk] if disk else []), *ceiling_lines(samples, about.cores), *about.remarks]
+
+
+def _markdown_table(headings: Sequence[str], body: Sequence[Row]) -> list[str]:
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for row in body:
+        cells = (f"**{row.cells[0]}**", *row.cells[1:]) if row.heading else row.cells
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines

@@ -1,0 +1,106 @@
+"""Messages a second and broker CPU per million messages, produce and consume, and the memory that the work leaves.
+
+Called by __main__ once per run. For each round and each kind of work, each peer is woken, measured and put to sleep,
+in alternating order, so that a disturbance of the machine meets both. Before each measurement everything written so
+far goes to disk, so that no peer pays for the other's dirty pages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench import topics
+from bench.figures import MIB, Samples
+from bench.lag import LagWatch
+from bench.load import Generator, Order, Work
+from bench.peers import Peer
+from bench.processes import cpu_seconds, resident_bytes
+
+# One librdkafka consumer decodes on one thread; one consumer per core keeps the generator from being the limit.
+READERS = 2
+# Stock consumers pause a second when their queue is full, which would measure the pause.
+EAGER = ("queued.min.messages=1000000", "fetch.queue.backoff.ms=1")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of work. Produce kinds write to a fresh topic; the consume kind reads one that was filled before."""
+
+    key: str
+    messages: int
+    size: int = 100
+    partitions: int = 1
+    settings: tuple[str, ...] = ()
+    reads: bool = False
+
+    def order(self, topic: str) -> Order:
+        clients = READERS if self.reads else 1
+        return Order(topic, self.messages, self.size, self.partitions, clients, self.settings)
+
+
+def kinds(scale: float) -> tuple[Kind, ...]:
+    """The four kinds of work; a quick run takes a fraction of the messages."""
+    return (
+        Kind("produce", int(3_000_000 * scale)),
+        Kind("small", int(700_000 * scale), settings=("batch.size=16384",)),
+        Kind("spread", int(500_000 * scale), size=1000, partitions=4),
+        Kind("consume", int(3_000_000 * scale), partitions=READERS, settings=EAGER, reads=True),
+    )
+
+
+class Throughput:
+    """All rounds of all kinds on all peers."""
+
+    def __init__(self, generator: Generator, samples: Samples, lag: LagWatch) -> None:
+        self._generator, self._samples, self._lag = generator, samples, lag
+        self._serial = itertools.count()
+
+    def warm_up(self, peers: Sequence[Peer], work: Sequence[Kind], rounds: int) -> None:
+        """Fill the topic to read, and run every kind unmeasured: Kafka's JVM compiles what is hot meanwhile."""
+        for peer in peers:
+            with peer.awake():
+                for kind in work:
+                    if kind.reads:
+                        topics.create(peer.address, _topic(kind), kind.partitions)
+                        self._generator.produce(peer.address, Order(_topic(kind), kind.messages, 100, kind.partitions))
+                    for _ in range(rounds):
+                        self._run(peer, kind)
+
+    def round(self, peers: Sequence[Peer], work: Sequence[Kind]) -> None:
+        for kind in work:
+            for peer in peers:
+                os.sync()
+                with peer.awake(), self._lag.stretch(peer):
+                    self._measure(peer, kind)
+
+    def memory(self, peers: Sequence[Peer]) -> None:
+        for peer in peers:
+            self._samples.add("memory", peer.name, resident_bytes(peer.pid) / MIB)
+
+    def _measure(self, peer: Peer, kind: Kind) -> None:
+        work, broker_cpu_seconds = self._run(peer, kind)
+        millions = work.messages / 1e6
+        self._samples.add(f"{kind.key}.rate", peer.name, work.messages / work.seconds)
+        self._samples.add(f"{kind.key}.mb", peer.name, work.payload_bytes / 1e6 / work.seconds)
+        self._samples.add(f"{kind.key}.cpu", peer.name, broker_cpu_seconds / millions)
+        self._samples.add(f"{kind.key}.generator", peer.name, work.generator_cpu_seconds / millions)
+
+    def _run(self, peer: Peer, kind: Kind) -> tuple[Work, float]:
+        if kind.reads:
+            before = cpu_seconds(peer.pid)
+            work = self._generator.consume(peer.address, kind.order(_topic(kind)))
+            return work, cpu_seconds(peer.pid) - before
+        topic = f"{_topic(kind)}-{next(self._serial)}"
+        topics.create(peer.address, topic, kind.partitions)
+        before = cpu_seconds(peer.pid)
+        work = self._generator.produce(peer.address, kind.order(topic))
+        broker_cpu_seconds = cpu_seconds(peer.pid) - before
+        topics.delete(peer.address, topic)
+        return work, broker_cpu_seconds
+
+
+def _topic(kind: Kind) -> str:
+    return f"bench-{kind.key}"

@@ -1,0 +1,84 @@
+"""The table of the bench says what was measured, what was not, and which goals were met."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import report
+from bench.figures import Samples
+from bench.goals import Goal
+
+SIZES = {"partitions": 10_000, "held": 2000, "idle": 1000, "many": 500}
+
+
+def about(*remarks: str) -> report.Circumstances:
+    return report.Circumstances("a machine", "today", {"headrace": "1", "Apache Kafka": "4"}, 5, 2, SIZES, remarks)
+
+
+def samples_of(**values: tuple[float | None, float | None]) -> Samples:
+    samples = Samples()
+    for key, pair in values.items():
+        for peer, value in zip((report.OURS, report.THEIRS), pair, strict=True):
+            if value is not None:
+                samples.add(key.replace("__", "."), peer, value)
+    return samples
+
+
+def test_a_row_holds_both_figures_their_ratio_the_goal_and_the_verdict() -> None:
+    table = report.rows(samples_of(produce__rate=(2_000_000, 1_000_000), memory=(300, 1000)), SIZES)
+    assert [row.cells for row in table if not row.heading] == [
+        ("produce 100 B, large batches", "2.00M msg/s", "1.00M msg/s", "2.00x", ">= 1.5x", "met"),
+        ("resident memory after this work", "300 MB", "1,000 MB", "0.30x", "<= 0.125x", "MISSED"),
+    ]
+
+
+def test_a_peer_that_is_missing_reads_as_not_available_and_is_not_judged() -> None:
+    (_, row) = report.rows(samples_of(startup=(0.2, None)), SIZES)
+    assert row.cells[1:] == ("0.20 s", "n/a", "n/a", "<= 0.125x", "not judged")
+
+
+def test_a_goal_on_our_own_value_needs_no_other_peer() -> None:
+    (_, row) = report.rows(samples_of(partitions__startup=(9.0, None)), SIZES)
+    assert row.cells == ("start-up with 10,000 partitions", "9.00 s", "n/a", "n/a", "<= 10.0 s", "met")
+
+
+def test_chapters_without_a_figure_are_left_out() -> None:
+    assert report.rows(Samples(), SIZES) == []
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "ratio", "verdict"),
+    [
+        (Goal("ratio", at_least=1.5), 1.0, 1.5, "met"),
+        (Goal("ratio", at_least=1.5), 9.0, 1.4, "MISSED"),
+        (Goal("ratio", at_most=0.5), 1.0, 0.5, "met"),
+        (Goal("value", at_most=10.0), 10.1, 0.1, "MISSED"),
+        (Goal("value", at_most=10.0), None, None, "not judged"),
+        (None, 1.0, 1.0, ""),
+    ],
+)
+def test_verdicts(goal: Goal | None, value: float | None, ratio: float | None, verdict: str) -> None:
+    assert report.verdict(goal, value, ratio) == verdict
+
+
+def test_markdown_is_one_table_with_the_machine_above_and_the_remarks_below() -> None:
+    text = report.as_markdown(samples_of(produce__rate=(2e6, 1e6)), about("Apache Kafka skipped: no java"))
+    lines = text.splitlines()
+    assert lines[0] == "headrace 1, Apache Kafka 4; median of 5 rounds; a machine; today"
+    assert lines[2:5] == ["|  | headrace | Apache Kafka | ratio | goal |  |", "|---|---|---|---|---|---|", lines[4]]
+    assert lines[4] == "| **Throughput** |  |  |  |  |  |"
+    assert lines[-1] == "Apache Kafka skipped: no java"
+
+
+def test_mb_per_second_stand_beside_those_of_a_plain_file() -> None:
+    samples = samples_of(produce__mb=(200.0, 100.0))
+    for name in ("file.write", "file.write_synced", "file.read", "file.read_cold"):
+        samples.add(name, "a plain file", 1000.0)
+    (row,) = report.disk_rows(samples)
+    assert row.cells == ("produce 100 B, large batches", "200 MB/s", "100 MB/s", "1,000 MB/s", "20%")
+    assert "1,000 MB/s with fsync" in report.as_text(samples, about())
+
+
+def test_the_generators_own_cost_says_how_far_any_broker_could_get() -> None:
+    samples = samples_of(consume__rate=(None, 4e6), consume__generator=(None, 0.25))
+    assert "consume: 0.25 s, at most 2.0x Kafka" in report.ceiling_lines(samples, cores=2)[0]
