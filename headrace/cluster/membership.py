@@ -17,21 +17,17 @@ from headrace.world.entropy import Entropy
 
 async def found_cluster(store: Store, entropy: Entropy) -> str:
     """Make what every cluster has, unless it is there already; the cluster's id."""
-    for folder in znodes.FOLDERS:
-        await _create_once(store, folder, b"")
-    cluster_id = base64.urlsafe_b64encode(entropy.uuid().bytes).decode().rstrip("=")
-    await _create_once(store, znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))
-    await _create_once(store, znodes.CONTROLLER_EPOCH, znodes.encode_controller(-1))
-    await _create_once(store, znodes.PRODUCER_IDS, znodes.encode_next_producer_id(0))
-    return znodes.decode_cluster_id((await store.get(znodes.CLUSTER_ID))[0])
-
-
-async def _create_once(store: Store, path: str, data: bytes) -> None:
-    if await store.exists(path) is None:
+    if await store.exists(znodes.PRODUCER_IDS) is None:
+        cluster_id = base64.urlsafe_b64encode(entropy.uuid().bytes).decode().rstrip("=")
+        operations: list[Operation] = [Create(folder) for folder in znodes.FOLDERS]
+        operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
+        operations.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller(-1)))
+        operations.append(Create(znodes.PRODUCER_IDS, znodes.encode_next_producer_id(0)))
         try:
-            await store.create(path, data)
+            await store.multi(operations)
         except NodeExists:
             pass  # another broker of the cluster was faster
+    return znodes.decode_cluster_id((await store.get(znodes.CLUSTER_ID))[0])
 
 
 async def register_broker(store: Store, broker_id: int, host: str, port: int, rack: str | None) -> int:

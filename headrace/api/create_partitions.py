@@ -1,0 +1,47 @@
+"""CreatePartitions, v0 to v3: topics grow to a total; each is grown or refused by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from headrace.api.contract import Reply, Request
+from headrace.api.deadline import result_of, settle
+from headrace.cluster.controller import Controller
+from headrace.model.image import TopicImage
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+
+class CreatePartitions:
+    def __init__(self, controller: Controller, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        times = Counter(topic.name for topic in body.topics)
+        growing: dict[str, asyncio.Future[TopicImage] | None] = {}
+        for topic in body.topics:
+            if times[topic.name] > 1:
+                growing[topic.name] = None
+                continue
+            assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+            growing[topic.name] = self._controller.add_partitions(
+                topic.name, topic.count, assignments, validate_only=body.validate_only
+            )
+        return self._answer(growing, body.timeout_ms)
+
+    async def _answer(self, growing: dict[str, asyncio.Future[TopicImage] | None], timeout_ms: int) -> Message:
+        await settle(self._clock, timeout_ms, [answer for answer in growing.values() if answer is not None])
+        results = []
+        for name, answer in growing.items():
+            try:
+                if answer is None:
+                    raise KafkaError(ErrorCode.invalid_request, f"topic {name!r} stands more than once in the request")
+                result_of(answer)
+                results.append(Message(name=name))
+            except KafkaError as error:
+                results.append(Message(name=name, error_code=error.code, error_message=error.message))
+        return Message(results=results)

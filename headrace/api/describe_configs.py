@@ -1,0 +1,97 @@
+"""DescribeConfigs, v1 to v4: settings of topics and brokers, with type, source and meaning.
+
+No keys (null, or an empty list) means all of them. A broker tells only its own settings, and under the name "" those
+that were set for all brokers at run time. A group has no settings yet, so its list is empty. Loggers and client metrics
+are not settings of headrace and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from headrace.api.contract import Request
+from headrace.api.setting_entries import Entry, all_brokers_entries, broker_entries, places_of, topic_entries
+from headrace.cluster.view import ClusterView
+from headrace.model.names import topic_name_problem
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+
+class ResourceType(IntEnum):
+    """What can have settings; the numbers are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class DescribeConfigs:
+    def __init__(self, view: ClusterView, broker_id: int, file_settings: Mapping[str, str]) -> None:
+        self._view = view
+        self._broker_id = broker_id
+        self._file_settings = file_settings
+
+    def __call__(self, request: Request) -> Message:
+        return Message(results=[self._result(asked, request.body) for asked in request.body.resources])
+
+    def _result(self, asked: Message, body: Message) -> Message:
+        resource = Message(resource_type=asked.resource_type, resource_name=asked.resource_name)
+        try:
+            entries = self._entries(asked.resource_type, asked.resource_name)
+        except KafkaError as error:
+            resource.error_code, resource.error_message = error.code, error.message
+            return resource
+        wanted = asked.configuration_keys
+        resource.configs = [
+            _config(entry, body.include_synonyms, body.include_documentation)
+            for entry in entries
+            if not wanted or entry.setting.name in wanted
+        ]
+        return resource
+
+    def _entries(self, kind: int, name: str) -> list[Entry]:
+        image = self._view.image
+        places = places_of(image, self._broker_id, self._file_settings)
+        if kind == ResourceType.TOPIC:
+            topic = image.topics.get(name)
+            if topic is not None:
+                return topic_entries(topic, places)
+            wrong = topic_name_problem(name)
+            if wrong is not None:
+                raise KafkaError(ErrorCode.invalid_topic_exception, wrong)
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        if kind == ResourceType.BROKER:
+            if not name:
+                return all_brokers_entries(places)
+            if name != str(self._broker_id):
+                raise KafkaError(
+                    ErrorCode.invalid_request, f"this is broker {self._broker_id}: ask broker {name!r} itself"
+                )
+            return broker_entries(places)
+        if kind == ResourceType.GROUP:
+            return []
+        raise refused_resource(kind)
+
+
+def refused_resource(kind: int) -> KafkaError:
+    names = {ResourceType.BROKER_LOGGER: "loggers", ResourceType.CLIENT_METRICS: "client metrics subscriptions"}
+    what = names[ResourceType(kind)] if kind in names else f"resources of type {kind}"
+    return KafkaError(ErrorCode.invalid_request, f"headrace has no {what}")
+
+
+def _config(entry: Entry, with_synonyms: bool, with_documentation: bool) -> Message:
+    setting = entry.setting
+    return Message(
+        name=setting.name,
+        value=entry.value,
+        read_only=setting.read_only,
+        config_source=entry.source,
+        synonyms=[Message(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
+        if with_synonyms
+        else [],
+        config_type=setting.type,
+        documentation=setting.meaning if with_documentation else None,
+    )

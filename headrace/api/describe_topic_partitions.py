@@ -1,0 +1,67 @@
+"""DescribeTopicPartitions, v0 (KIP-966): topics by name, page by page.
+
+An empty list means all topics. Topics are answered in the order of their names, at most MAX_PARTITIONS partitions at
+once; what is left starts at the cursor in the response. Every topic asked for that is not there is answered with
+UNKNOWN_TOPIC_OR_PARTITION. Known gap: headrace has no eligible leader replicas yet, so both lists of them are empty.
+"""
+
+from __future__ import annotations
+
+from headrace.api.contract import Request
+from headrace.api.metadata import partition_message
+from headrace.cluster.view import ClusterView
+from headrace.model.image import ClusterImage, PartitionImage
+from headrace.model.names import topic_name_problem
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+
+MAX_PARTITIONS = 2000
+
+
+class DescribeTopicPartitions:
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def __call__(self, request: Request) -> Message:
+        image, body = self._view.image, request.body
+        names = sorted({topic.name for topic in body.topics} or image.topics)
+        first_partition = 0
+        if body.cursor is not None:
+            if body.cursor.partition_index < 0:
+                return Message(topics=[Message(error_code=ErrorCode.invalid_request, name=name) for name in names])
+            names = [name for name in names if name >= body.cursor.topic_name]
+            if names and names[0] == body.cursor.topic_name:
+                first_partition = body.cursor.partition_index
+        return _page(image, names, first_partition, max(1, min(body.response_partition_limit, MAX_PARTITIONS)))
+
+
+def _page(image: ClusterImage, names: list[str], first_partition: int, room: int) -> Message:
+    topics: list[Message] = []
+    for name in names:
+        found = image.topics.get(name)
+        if found is None:
+            topics.append(Message(error_code=_why_not(name), name=name))
+            continue
+        if room == 0:
+            return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=first_partition))
+        wanted = found.partitions[first_partition : first_partition + room]
+        partitions = [_partition(partition, image) for partition in wanted]
+        topics.append(Message(name=name, topic_id=found.id, is_internal=found.internal, partitions=partitions))
+        next_partition = first_partition + len(wanted)
+        if next_partition < len(found.partitions):
+            return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=next_partition))
+        room -= len(wanted)
+        first_partition = 0
+    return Message(topics=topics)
+
+
+def _partition(partition: PartitionImage, image: ClusterImage) -> Message:
+    message = partition_message(partition, image)
+    message.eligible_leader_replicas = []
+    message.last_known_elr = []
+    return message
+
+
+def _why_not(name: str) -> ErrorCode:
+    wrong = topic_name_problem(name)
+    return ErrorCode.unknown_topic_or_partition if wrong is None else ErrorCode.invalid_topic_exception

@@ -1,0 +1,68 @@
+"""ElectLeaders, v0 to v2: the preferred replica leads again (type 0), or any live one where none leads (type 1).
+
+Null means every partition; then those that need no election are left out of the answer, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from headrace.api.contract import Reply, Request
+from headrace.api.deadline import result_of, settle
+from headrace.cluster.controller import Controller
+from headrace.cluster.view import ClusterView
+from headrace.model.image import PartitionImage
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+class ElectLeaders:
+    def __init__(self, controller: Controller, view: ClusterView, clock: Clock) -> None:
+        self._controller = controller
+        self._view = view
+        self._clock = clock
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        if body.election_type not in (_PREFERRED, _UNCLEAN):
+            return Message(error_code=ErrorCode.invalid_request)
+        unclean = body.election_type == _UNCLEAN
+        electing = [
+            (topic, index, self._controller.elect_leader(topic, index, unclean=unclean))
+            for topic, index in self._asked(body)
+        ]
+        return self._answer(electing, body.timeout_ms, everything=body.topic_partitions is None)
+
+    def _asked(self, body: Message) -> Iterator[tuple[str, int]]:
+        if body.topic_partitions is None:
+            for topic in self._view.image.topics.values():
+                for partition in topic.partitions:
+                    yield topic.name, partition.index
+        else:
+            for asked in body.topic_partitions:
+                for index in asked.partitions:
+                    yield asked.topic, index
+
+    async def _answer(
+        self, electing: list[tuple[str, int, asyncio.Future[PartitionImage]]], timeout_ms: int, everything: bool
+    ) -> Message:
+        await settle(self._clock, timeout_ms, [answer for _, _, answer in electing])
+        results: dict[str, list[Message]] = {}
+        for topic, index, answer in electing:
+            result = Message(partition_id=index)
+            try:
+                result_of(answer)
+            except KafkaError as error:
+                if everything and error.code is ErrorCode.election_not_needed:
+                    continue
+                result.error_code, result.error_message = error.code, error.message
+            results.setdefault(topic, []).append(result)
+        return Message(
+            replica_election_results=[
+                Message(topic=topic, partition_result=partitions) for topic, partitions in results.items()
+            ]
+        )

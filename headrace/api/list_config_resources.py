@@ -1,0 +1,36 @@
+"""ListConfigResources, v0 to v1 (KIP-1142): what can have settings, by type.
+
+v0 asks for client metrics subscriptions only, of which headrace has none. From v1 on an empty list means every type.
+"""
+
+from __future__ import annotations
+
+from headrace.api.contract import Request
+from headrace.api.describe_configs import ResourceType
+from headrace.cluster.view import ClusterView
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+
+
+class ListConfigResources:
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def __call__(self, request: Request) -> Message:
+        if request.version == 0:
+            return Message(config_resources=[])
+        image = self._view.image
+        wanted = set(request.body.resource_types) or set(ResourceType)
+        if not wanted <= set(ResourceType):
+            return Message(error_code=ErrorCode.unsupported_version, config_resources=[])
+        names: dict[int, list[str]] = {
+            ResourceType.TOPIC: sorted(image.topics),
+            ResourceType.BROKER: [str(broker) for broker in sorted(image.brokers)],
+        }
+        return Message(
+            config_resources=[
+                Message(resource_name=name, resource_type=kind)
+                for kind in sorted(wanted)
+                for name in names.get(kind, ())
+            ]
+        )

@@ -1,0 +1,136 @@
+"""Metadata, v0 to v13: which brokers there are, which topics, and who leads their partitions.
+
+- All topics: null, or in v0 (which has no null) an empty list. From v1 on an empty list asks for the brokers only.
+- By id (v12 on): an unknown id is answered with UNKNOWN_TOPIC_ID.
+- A topic that is not there is made, if the request (v4 on) and `auto.create.topics.enable` both allow it; the answer
+  waits until it has a leader. Internal topics are made by those who need them, never by asking.
+- A broker's address depends on the connection: see `address_of`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+from headrace.api.contract import Peer, Reply, Request
+from headrace.cluster.controller import Controller
+from headrace.cluster.topic_changes import NewTopic
+from headrace.cluster.view import ClusterView
+from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.model.names import topic_name_problem
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
+
+
+class Metadata:
+    def __init__(self, view: ClusterView, controller: Controller, address_of: AddressOf, auto_create: bool) -> None:
+        self._view = view
+        self._controller = controller
+        self._address_of = address_of
+        self._auto_create = auto_create
+        self._making: dict[
+            str, asyncio.Future[TopicImage]
+        ] = {}  # several clients may ask for one missing topic at once
+
+    def __call__(self, request: Request) -> Reply:
+        asked = request.body.topics
+        if asked is None or (request.version == 0 and not asked):
+            return self._response(request.peer, [_topic(topic, self._view.image) for topic in self._all()])
+        missing = self._missing(asked) if self._auto_create and request.body.allow_auto_topic_creation else []
+        if missing:
+            return self._after_making(request.peer, asked, {name: self._make(name) for name in missing})
+        return self._answer(request.peer, asked, {})
+
+    def _all(self) -> list[TopicImage]:
+        return list(self._view.image.topics.values())
+
+    def _missing(self, asked: list[Message]) -> list[str]:
+        topics = self._view.image.topics
+        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+        return [
+            name
+            for name in names
+            if name not in topics and name not in INTERNAL_TOPICS and topic_name_problem(name) is None
+        ]
+
+    def _make(self, name: str) -> asyncio.Future[TopicImage]:
+        making = self._making.get(name)
+        if making is None:
+            making = self._making[name] = self._controller.create_topic(NewTopic(name))
+            making.add_done_callback(lambda _: self._making.pop(name))
+        return making
+
+    async def _after_making(
+        self, peer: Peer, asked: list[Message], making: dict[str, asyncio.Future[TopicImage]]
+    ) -> Message:
+        refused: dict[str, ErrorCode] = {}
+        for name, made in making.items():
+            try:
+                await asyncio.shield(made)  # a client that goes away must not take the topic from the others
+            except KafkaError as error:
+                refused[name] = error.code
+        return self._answer(peer, asked, refused)
+
+    def _answer(self, peer: Peer, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
+        image = self._view.image
+        unique = {(topic.topic_id if topic.name is None else topic.name): topic for topic in asked}
+        return self._response(peer, [_asked_topic(topic, image, refused) for topic in unique.values()])
+
+    def _response(self, peer: Peer, topics: list[Message]) -> Message:
+        image = self._view.image
+        return Message(
+            brokers=[self._broker(peer, broker) for broker in image.brokers.values()],
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+        )
+
+    def _broker(self, peer: Peer, broker: BrokerImage) -> Message:
+        host, port = self._address_of(peer, broker)
+        return Message(node_id=broker.id, host=host, port=port, rack=broker.rack)
+
+
+def _asked_topic(asked: Message, image: ClusterImage, refused: dict[str, ErrorCode]) -> Message:
+    name: str | None = asked.name
+    if name is None:
+        topic_id: uuid.UUID | None = asked.topic_id
+        found = None if topic_id is None else image.topics_by_id.get(topic_id)
+        if found is None:
+            code = ErrorCode.invalid_request if topic_id is None else ErrorCode.unknown_topic_id
+            return Message(error_code=code, name=None, topic_id=topic_id)
+        return _topic(found, image)
+    found = image.topics.get(name)
+    if found is not None:
+        return _topic(found, image)
+    if topic_name_problem(name) is not None:
+        return Message(error_code=ErrorCode.invalid_topic_exception, name=name)
+    code = refused.get(name, ErrorCode.unknown_topic_or_partition)
+    if code is ErrorCode.topic_already_exists:  # made and deleted again while we waited
+        code = ErrorCode.unknown_topic_or_partition
+    return Message(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(topic: TopicImage, image: ClusterImage) -> Message:
+    return Message(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=[partition_message(partition, image) for partition in topic.partitions],
+    )
+
+
+def partition_message(partition: PartitionImage, image: ClusterImage) -> Message:
+    """One partition, as Metadata and DescribeTopicPartitions tell it."""
+    brokers = image.brokers
+    return Message(
+        error_code=ErrorCode.leader_not_available if partition.leader == NO_LEADER else 0,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=[broker for broker in partition.replicas if broker not in brokers],
+    )

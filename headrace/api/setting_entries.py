@@ -1,0 +1,99 @@
+"""Settings with their values and where these come from, as DescribeConfigs and CreateTopics tell them.
+
+The most specific place wins: the topic, this broker at run time, all brokers at run time, this broker's file, and last
+the default. `Entry.synonyms` lists every place that has a value, winner first, as Kafka's tools expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from headrace.model import broker_config, topic_config
+from headrace.model.image import ClusterImage, TopicImage
+from headrace.model.settings import Setting
+
+
+class Source(IntEnum):
+    """The numbers are Kafka's."""
+
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    FILE = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    setting: Setting
+    value: str | None
+    synonyms: tuple[Synonym, ...]
+
+    @property
+    def source(self) -> Source:
+        return self.synonyms[0].source
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlaces:
+    """Where a broker's settings can stand."""
+
+    own: Mapping[str, str]
+    everybody: Mapping[str, str]
+    file: Mapping[str, str]
+
+    def find(self, name: str) -> list[Synonym]:
+        places = ((self.own, Source.BROKER), (self.everybody, Source.ALL_BROKERS), (self.file, Source.FILE))
+        return [Synonym(name, values[name], source) for values, source in places if name in values]
+
+    def merged(self) -> dict[str, str]:
+        return {**self.file, **self.everybody, **self.own}
+
+
+def places_of(image: ClusterImage, broker_id: int, file: Mapping[str, str]) -> BrokerPlaces:
+    dynamic = image.broker_settings
+    return BrokerPlaces(dynamic.get(str(broker_id), {}), dynamic.get("", {}), file)
+
+
+def topic_entries(topic: TopicImage, places: BrokerPlaces) -> list[Entry]:
+    merged = places.merged()
+    return [_topic_entry(setting, topic.settings, places, merged) for setting in topic_config.SETTINGS]
+
+
+def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlaces, merged: Mapping[str, str]) -> Entry:
+    synonyms: list[Synonym] = []
+    if setting.name in values:
+        synonyms.append(Synonym(setting.name, values[setting.name], Source.TOPIC))
+    if setting.broker_name is not None:
+        for name in (setting.broker_name, *(name for name, _ in setting.broker_synonyms)):
+            synonyms += places.find(name)
+    default = setting.text(setting.default)
+    synonyms.append(Synonym(setting.broker_name or setting.name, default, Source.DEFAULT))
+    value = setting.text(topic_config.value_in_force(setting, values, merged))
+    return Entry(setting, value, tuple(synonyms))
+
+
+def broker_entries(places: BrokerPlaces) -> list[Entry]:
+    entries = []
+    for setting in broker_config.SETTINGS:
+        synonyms = places.find(setting.name)
+        synonyms.append(Synonym(setting.name, setting.text(setting.default), Source.DEFAULT))
+        entries.append(Entry(setting, synonyms[0].value, tuple(synonyms)))
+    return entries
+
+
+def all_brokers_entries(places: BrokerPlaces) -> list[Entry]:
+    """Only what was set for all brokers at run time: the file and the defaults belong to single brokers."""
+    return [
+        Entry(broker_config.BY_NAME[name], value, (Synonym(name, value, Source.ALL_BROKERS),))
+        for name, value in sorted(places.everybody.items())
+    ]

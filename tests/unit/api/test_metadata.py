@@ -1,0 +1,173 @@
+"""What clients learn from Metadata, DescribeCluster and DescribeTopicPartitions."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+from admin_room import AdminRoom, address_of, ask, tell
+
+from headrace.api.describe_cluster import DescribeCluster
+from headrace.api.describe_topic_partitions import DescribeTopicPartitions
+from headrace.api.metadata import Metadata
+from headrace.cluster.topic_changes import NewTopic
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+
+METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 60, 75
+
+
+def metadata(room: AdminRoom, auto_create: bool = True) -> Metadata:
+    return Metadata(room.view, room.controller, address_of, auto_create)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_tells_brokers_topics_and_leaders(tmp_path: Path, version: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        made = await room.controller.create_topic(NewTopic("orders", 3))
+        await room.controller.create_topic(NewTopic("__consumer_offsets"))
+        answer = await ask(metadata(room), METADATA, version, topics=[] if version == 0 else None)
+        assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", 9092)]
+        assert [(t.name, len(t.partitions)) for t in answer.topics] == [("orders", 3), ("__consumer_offsets", 1)]
+        first = answer.topics[0].partitions[0]
+        assert (first.leader_id, first.replica_nodes, first.isr_nodes, first.error_code) == (1, [1], [1], 0)
+        if version >= 1:
+            assert answer.controller_id == 1
+            assert [t.is_internal for t in answer.topics] == [False, True]
+            assert answer.brokers[0].rack == "rack-a"
+        if version >= 2:
+            assert answer.cluster_id == room.view.image.cluster_id
+        if version >= 7:
+            assert first.leader_epoch == 0
+        if version >= 8:
+            assert answer.topics[0].topic_authorized_operations == -(2**31)
+        if version >= 10:
+            assert answer.topics[0].topic_id == made.id
+
+    tell(tmp_path, story)
+
+
+def test_an_empty_list_asks_for_brokers_only(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("orders"))
+        answer = await ask(metadata(room), METADATA, 9, topics=[])
+        assert answer.topics == []
+        assert len(answer.brokers) == 1
+
+    tell(tmp_path, story)
+
+
+def test_topics_are_found_by_id_and_an_unknown_id_is_told(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        made = await room.controller.create_topic(NewTopic("orders"))
+        other = uuid.UUID(int=77)
+        answer = await ask(
+            metadata(room),
+            METADATA,
+            12,
+            topics=[Message(topic_id=made.id, name=None), Message(topic_id=other, name=None)],
+        )
+        found, unknown = answer.topics
+        assert (found.name, found.topic_id, found.error_code) == ("orders", made.id, 0)
+        assert (unknown.name, unknown.topic_id) == (None, other)
+        assert unknown.error_code == ErrorCode.unknown_topic_id
+
+    tell(tmp_path, story)
+
+
+def test_a_missing_topic_is_made_when_setting_and_request_allow_it(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        asked = {"topics": [Message(name="new")]}
+        cases = [(False, True), (True, False)]
+        for setting, allowed in cases:
+            answer = await ask(metadata(room, setting), METADATA, 9, **asked, allow_auto_topic_creation=allowed)
+            assert answer.topics[0].error_code == ErrorCode.unknown_topic_or_partition
+        answer = await ask(metadata(room), METADATA, 9, **asked, allow_auto_topic_creation=True)
+        assert (answer.topics[0].error_code, answer.topics[0].partitions[0].leader_id) == (0, 1)
+
+    tell(tmp_path, story)
+
+
+def test_versions_that_cannot_say_so_allow_topics_to_be_made(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        answer = await ask(metadata(room), METADATA, 1, topics=[Message(name="new")])
+        assert answer.topics[0].error_code == 0
+
+    tell(tmp_path, story)
+
+
+def test_two_clients_that_ask_for_one_missing_topic_both_get_it(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        handler = metadata(room)
+        answers = await asyncio.gather(*(ask(handler, METADATA, 9, topics=[Message(name="new")]) for _ in range(5)))
+        assert {answer.topics[0].error_code for answer in answers} == {0}
+
+    tell(tmp_path, story)
+
+
+def test_names_that_no_topic_can_have_and_internal_ones_are_not_made(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a.b"))
+        names = ["no spaces", "a_b", "__consumer_offsets"]
+        answer = await ask(metadata(room), METADATA, 9, topics=[Message(name=name) for name in names])
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.invalid_topic_exception,
+            ErrorCode.invalid_topic_exception,
+            ErrorCode.unknown_topic_or_partition,
+        ]
+        assert set(room.view.image.topics) == {"a.b"}
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_cluster_is_described(tmp_path: Path, version: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        handler = DescribeCluster(room.view, address_of)
+        answer = await ask(handler, DESCRIBE_CLUSTER, version)
+        assert [(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers] == [(1, "127.0.0.1", 9092, "rack-a")]
+        assert (answer.cluster_id, answer.controller_id) == (room.view.image.cluster_id, 1)
+        if version >= 1:
+            refused = await ask(handler, DESCRIBE_CLUSTER, version, endpoint_type=2)
+            assert refused.error_code == ErrorCode.mismatched_endpoint_type
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 100])
+def test_pages_of_partitions_cover_everything_once(tmp_path: Path, limit: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        for name, count in (("b", 3), ("a", 4), ("c", 1)):
+            await room.controller.create_topic(NewTopic(name, count))
+        handler = DescribeTopicPartitions(room.view)
+        seen: list[tuple[str, int]] = []
+        cursor = None
+        for _ in range(20):
+            page = await ask(
+                handler, DESCRIBE_TOPIC_PARTITIONS, 0, topics=[], response_partition_limit=limit, cursor=cursor
+            )
+            got = [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
+            assert 1 <= len(got) <= limit
+            seen += got
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert seen == [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
+
+    tell(tmp_path, story)
+
+
+def test_topics_that_are_not_there_are_named(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        names = [Message(name=name) for name in ("b", "a", "not ok")]
+        page = await ask(DescribeTopicPartitions(room.view), DESCRIBE_TOPIC_PARTITIONS, 0, topics=names)
+        assert [(topic.name, topic.error_code) for topic in page.topics] == [
+            ("a", 0),
+            ("b", ErrorCode.unknown_topic_or_partition),
+            ("not ok", ErrorCode.invalid_topic_exception),
+        ]
+
+    tell(tmp_path, story)
