@@ -91,14 +91,17 @@ class GroupOffsets:
         if subscribed is None:
             return []
         emptied_ms = stored.state_ms if stored is not None and group.state is State.EMPTY else 0
+        idle_ms = {
+            place: now_ms - max(emptied_ms, committed.commit_ms)
+            for place, committed in offsets.items()
+            if place[0] not in subscribed
+        }
+        if not idle_ms or max(idle_ms.values()) < self._settings.offsets_retention_ms:
+            return []  # most groups, most of the time: the topics need not be asked
         retention_ms = self._retention_ms({topic for topic, _ in offsets})
         if retention_ms is None:
             return []
-        return [
-            place
-            for place, committed in offsets.items()
-            if place[0] not in subscribed and now_ms - max(emptied_ms, committed.commit_ms) >= retention_ms
-        ]
+        return [place for place, idle in idle_ms.items() if idle >= retention_ms]
 
     def _retention_ms(self, names: set[str]) -> int | None:
         """How long offsets on these topics are kept; None: for ever, as one of the topics keeps its records so."""

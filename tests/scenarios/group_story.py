@@ -1,0 +1,321 @@
+"""Plays a story about a consumer group and writes down what can be seen: replies, and records in the journal.
+
+A story is a text of blocks: commands, a line of dashes, what is seen, an empty line. The commands:
+
+    settings initial-delay=3s max-size=2      before the first other command
+    join NAME [instance=I] [protocols=range,roundrobin] [version=9] [session=10s] [rebalance=60s] [topic=t] [member=M]
+    sync NAME [plan=NAME:text,NAME:text]      the leader brings a plan
+    heartbeat NAME [generation=N]
+    leave NAME [NAME ...]  |  leave instance=I
+    commit NAME topic-partition=offset [generation=N]  |  commit - topic-partition=offset     (- : no member)
+    fetch [topic-partition ...]               what the group has committed
+    delete-offsets topic-partition ...  |  delete-group  |  delete-topic NAME
+    advance 10s                               let time pass (s, m, h, d)
+    show                                      the group's state and members
+    restart                                   another broker takes the partition over: read it back from the journal
+    load-slowly, load-done                    the same, in two steps
+    lose-next-write                           the journal fails
+    hold-commits, release-commits             the high watermark stands still, then moves on
+
+There is one group, `g`. NAME is a process: it remembers the member id and the generation that it was given, and the options
+of its last join. Member ids are shown as NAME#1, NAME#2 in the order in which they are first seen.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from headrace.coordinators.groups.commands import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    OffsetToCommit,
+    Sync,
+)
+from headrace.coordinators.groups.coordinator import GroupCommand, GroupCoordinator
+from headrace.coordinators.groups.records import OffsetKey, read_group, read_key, read_offset
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.entropy import SeededEntropy
+from sim.loop import SimClock
+from tests.unit.coordinators.stage import Cluster, MemoryJournal, subscription
+
+GROUP = "g"
+UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+MEMBER_ID = re.compile(r"([\w.]+)-([0-9a-f]{8}-[0-9a-f-]{27})")
+SETTLE_S = 0.001
+
+
+def seconds(text: str) -> float:
+    number, unit = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text).groups()  # type: ignore[union-attr]
+    return int(number) * UNIT_S[unit]
+
+
+class Process:
+    """A consumer: what it was told last."""
+
+    def __init__(self) -> None:
+        self.member_id = ""
+        self.instance: str | None = None
+        self.generation = -1
+        self.protocol: str | None = None
+        self.options: dict[str, str] = {}  # of its last join
+
+
+class GroupStory:
+    def __init__(self) -> None:
+        self._journal = MemoryJournal()
+        self._cluster = Cluster({"t": {}, "u": {}, "forever": {"retention.ms": "-1"}})
+        self._settings = GroupSettings(initial_rebalance_delay_ms=0)
+        self._processes: dict[str, Process] = {}
+        self._names: dict[str, str] = {}  # member id -> as it is shown
+        self._seen: list[str] = []
+        self._shown_records = 0
+        self._epoch = 0
+        self._coordinator: GroupCoordinator | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def play(self, lines: list[str]) -> list[str]:
+        """Carries out one block and returns what was seen."""
+        self._seen = []
+        for line in lines:
+            name, *words = line.split()
+            if name != "settings" and self._coordinator is None:
+                await self._start()
+            command: Callable[[list[str]], Awaitable[None]] = getattr(self, "_do_" + name.replace("-", "_"))
+            await command(words)
+            await self._settle()
+        return self._seen or ["nothing"]
+
+    async def end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- the coordinator --------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._coordinator = GroupCoordinator(self._journal, SimClock(), SeededEntropy(1), self._cluster, self._settings)
+        self._run(self._coordinator.run())
+        self._coordinator.on_leadership(0, True, self._epoch)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        await asyncio.sleep(SETTLE_S)
+        self._show_records()
+
+    def _run(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _ask(self, who: str, command: GroupCommand, told: Callable[[object], str]) -> None:
+        assert self._coordinator is not None
+        answered = self._coordinator.submit(command)
+        self._show_records()
+
+        async def wait() -> None:
+            try:
+                self._see(f"{who}: {told(await answered)}")
+            except KafkaError as error:
+                self._see(f"{who}: {error.code.name.upper()}")
+
+        self._run(wait())
+
+    # --- what is seen -----------------------------------------------------------------------------------------------
+
+    def _see(self, line: str) -> None:
+        self._seen.append(MEMBER_ID.sub(lambda found: self._shown(found[0], found[1]), line))
+
+    def _shown(self, member_id: str, prefix: str) -> str:
+        if member_id not in self._names:
+            number = sum(name.startswith(f"{prefix}#") for name in self._names.values()) + 1
+            self._names[member_id] = f"{prefix}#{number}"
+        return self._names[member_id]
+
+    def _show_records(self) -> None:
+        written = self._journal.written.get(0, [])
+        for key, value in written[self._shown_records :]:
+            what = read_key(key)
+            if isinstance(what, OffsetKey):
+                place = f"{what.topic}-{what.partition}"
+                self._see(f"log: offset {place} " + ("removed" if value is None else str(read_offset(value).offset)))
+            elif value is None:
+                self._see("log: group removed")
+            else:
+                group = read_group(value)
+                members = ", ".join(f"{m.member_id} has {m.assignment.decode() or 'nothing'}" for m in group.members)
+                self._see(f"log: generation {group.generation} of " + (members or "nobody"))
+        self._shown_records = len(written)
+
+    # --- members ----------------------------------------------------------------------------------------------------
+
+    def _process(self, name: str) -> Process:
+        return self._processes.setdefault(name, Process())
+
+    async def _do_settings(self, words: list[str]) -> None:
+        options = dict(word.split("=") for word in words)
+        if "initial-delay" in options:
+            delay_ms = int(seconds(options["initial-delay"]) * 1000)
+            self._settings = replace(self._settings, initial_rebalance_delay_ms=delay_ms)
+        if "max-size" in options:
+            self._settings = replace(self._settings, max_size=int(options["max-size"]))
+
+    async def _do_join(self, words: list[str]) -> None:
+        name, process = words[0], self._process(words[0])
+        process.options |= dict(word.split("=") for word in words[1:])
+        options, version = process.options, int(process.options.get("version", "9"))
+        process.instance = options.get("instance", process.instance)
+        metadata = subscription(options.get("topic", "t"))
+        command = Join(
+            group_id=GROUP,
+            member_id=process.options.pop("member", process.member_id),
+            instance_id=process.instance,
+            client_id=name,
+            client_host="/127.0.0.1",
+            session_timeout_ms=int(seconds(options.get("session", "10s")) * 1000),
+            rebalance_timeout_ms=int(seconds(options.get("rebalance", "60s")) * 1000),
+            protocol_type=options.get("type", "consumer"),
+            protocols=tuple((protocol, metadata) for protocol in options.get("protocols", "range").split(",")),
+            needs_member_id=version >= 4,
+            can_skip_assignment=version >= 9,
+        )
+
+        def told(reply: object) -> str:
+            if reply.error in (ErrorCode.none, ErrorCode.member_id_required):
+                process.member_id, process.generation = reply.member_id, reply.generation
+                process.protocol = reply.protocol
+            elif reply.error is ErrorCode.unknown_member_id:
+                process.member_id = ""
+            if reply.error is not ErrorCode.none:
+                return f"{reply.error.name.upper()}" + (f" {reply.member_id}" if reply.member_id else "")
+            members = ", ".join(member for member, _, _ in reply.members)
+            return (
+                f"joined generation {reply.generation} as {reply.member_id}, {reply.leader} leads by {reply.protocol}"
+                + (f" [{members}]" if members else "")
+                + (" (skip assignment)" if reply.skip_assignment else "")
+            )
+
+        self._ask(name, command, told)
+
+    async def _do_sync(self, words: list[str]) -> None:
+        name, options = words[0], dict(word.split("=") for word in words[1:])
+        process, plan = self._process(name), {}
+        for part in filter(None, options.get("plan", "").split(",")):
+            member, _, text = part.partition(":")
+            plan[self._process(member).member_id] = text.encode()
+        generation = int(options.get("generation", process.generation))
+        protocol = options.get("protocol", process.protocol)
+        command = Sync(GROUP, process.member_id, process.instance, generation, "consumer", protocol, plan)
+
+        def told(reply: object) -> str:
+            if reply.error is not ErrorCode.none:
+                return f"sync {reply.error.name.upper()}"
+            return f"has {reply.assignment.decode() or 'nothing'}"
+
+        self._ask(name, command, told)
+
+    async def _do_heartbeat(self, words: list[str]) -> None:
+        for name in words:
+            process = self._process(name)
+            command = Heartbeat(GROUP, process.member_id, process.instance, process.generation)
+            self._ask(name, command, lambda code: f"heartbeat {code.name.upper()}")
+
+    async def _do_leave(self, words: list[str]) -> None:
+        leaving: list[tuple[str, str | None]] = []
+        for word in words:
+            if word.startswith("instance="):
+                leaving.append(("", word.removeprefix("instance=")))
+            else:
+                process = self._process(word)
+                leaving.append((process.member_id, process.instance))
+                process.member_id = ""
+
+        def told(codes: object) -> str:
+            return "left " + " ".join(code.name.upper() for code in codes)
+
+        self._ask(" ".join(words), Leave(GROUP, tuple(leaving)), told)
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    async def _do_commit(self, words: list[str]) -> None:
+        name, *assignments = words
+        process = Process() if name == "-" else self._process(name)
+        generation, offsets = process.generation, []
+        for word in assignments:
+            place, _, number = word.partition("=")
+            if place == "generation":
+                generation = int(number)
+                continue
+            topic, _, partition = place.rpartition("-")
+            offsets.append(OffsetToCommit(topic, int(partition), int(number), -1, ""))
+        command = CommitOffsets(GROUP, process.member_id, process.instance, generation, tuple(offsets))
+        self._ask(name, command, lambda codes: "committed " + " ".join(code.name.upper() for code in codes))
+
+    async def _do_fetch(self, words: list[str]) -> None:
+        places = tuple(_place(word) for word in words) or None
+
+        def told(offsets: object) -> str:
+            found = [f"{topic}-{index}={committed.offset}" for (topic, index), committed in offsets.items()]
+            return " ".join(found) or "no offsets"
+
+        self._ask("offsets", FetchOffsets(GROUP, places), told)
+
+    async def _do_delete_offsets(self, words: list[str]) -> None:
+        command = DeleteOffsets(GROUP, tuple(_place(word) for word in words))
+        self._ask("admin", command, lambda codes: " ".join(code.name.upper() for code in codes))
+
+    async def _do_delete_group(self, words: list[str]) -> None:
+        self._ask("admin", DeleteGroup(GROUP), lambda code: code.name.upper())
+
+    async def _do_delete_topic(self, words: list[str]) -> None:
+        assert self._coordinator is not None
+        self._cluster.drop(words[0])
+        self._coordinator.on_topic_deleted(words[0])
+
+    # --- the world --------------------------------------------------------------------------------------------------
+
+    async def _do_advance(self, words: list[str]) -> None:
+        await asyncio.sleep(seconds(words[0]))
+
+    async def _do_show(self, words: list[str]) -> None:
+        def told(group: object) -> str:
+            if group is None:
+                return "no such group"
+            members = ", ".join(f"{m.member_id} has {m.assignment.decode() or 'nothing'}" for m in group.members)
+            return f"{group.state}: {members or 'nobody'}"
+
+        self._ask("group", DescribeGroup(GROUP), told)
+
+    async def _do_restart(self, words: list[str]) -> None:
+        assert self._coordinator is not None
+        self._coordinator.on_leadership(0, False, self._epoch)
+        self._epoch += 1
+        self._coordinator.on_leadership(0, True, self._epoch)
+
+    async def _do_load_slowly(self, words: list[str]) -> None:
+        self._journal.block_reads()
+        await self._do_restart(words)
+
+    async def _do_load_done(self, words: list[str]) -> None:
+        self._journal.unblock_reads()
+
+    async def _do_lose_next_write(self, words: list[str]) -> None:
+        self._journal.lose(KafkaError(ErrorCode.not_enough_replicas))
+
+    async def _do_hold_commits(self, words: list[str]) -> None:
+        self._journal.hold()
+
+    async def _do_release_commits(self, words: list[str]) -> None:
+        self._journal.release()
+
+
+def _place(word: str) -> tuple[str, int]:
+    topic, _, partition = word.rpartition("-")
+    return topic, int(partition)

@@ -1,0 +1,114 @@
+"""What the coordinator's tests stand on: a journal in memory that can be slow or fail, and a cluster of one broker."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+
+from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.wire.errors import KafkaError
+
+BROKER_ID = 7
+
+
+class MemoryJournal:
+    """Partitions as lists. `hold` keeps appends uncommitted; `refuse` and `lose` make the next one fail."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        self.reads = 0
+        self._held: list[asyncio.Future[None]] | None = None
+        self._reading: asyncio.Event | None = None
+        self._refusal: KafkaError | None = None
+        self._loss: KafkaError | None = None
+
+    def append(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> Awaitable[None]:
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._loss is not None:
+            loss, self._loss = self._loss, None
+            asyncio.get_running_loop().call_soon(committed.set_exception, loss)
+            return committed
+        self.written.setdefault(partition, []).extend(records)
+        if self._held is None:
+            committed.set_result(None)
+        else:
+            self._held.append(committed)
+        return committed
+
+    async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[tuple[int, bytes, bytes | None, int]]]:
+        self.reads += 1
+        if self._reading is not None:
+            await self._reading.wait()
+        records = self.written.get(partition, [])
+        for start in range(0, len(records), 3):
+            yield [(start + at, key, value, 0) for at, (key, value) in enumerate(records[start : start + 3])]
+
+    def hold(self) -> None:
+        self._held = []
+
+    def release(self) -> None:
+        """Commits everything that was held."""
+        held, self._held = self._held or [], None
+        for committed in held:
+            if not committed.done():
+                committed.set_result(None)
+
+    def block_reads(self) -> None:
+        self._reading = asyncio.Event()
+
+    def unblock_reads(self) -> None:
+        assert self._reading is not None
+        self._reading.set()
+
+    def refuse(self, error: KafkaError) -> None:
+        """The next append fails at once."""
+        self._refusal = error
+
+    def lose(self, error: KafkaError) -> None:
+        """The next append fails later, and its records are not there."""
+        self._loss = error
+
+
+class Cluster:
+    """One broker that leads everything; `topics` maps a name to its settings."""
+
+    def __init__(self, topics: Mapping[str, Mapping[str, str]], offsets_partitions: int = 1) -> None:
+        self._topics = dict(topics)
+        self._offsets_partitions = offsets_partitions
+
+    def image(self) -> ClusterImage:
+        images = {name: _topic(name, 4, settings) for name, settings in self._topics.items()}
+        if self._offsets_partitions:
+            images[GROUP_OFFSETS_TOPIC] = _topic(GROUP_OFFSETS_TOPIC, self._offsets_partitions, {})
+        return ClusterImage(
+            cluster_id="stage",
+            controller_id=BROKER_ID,
+            brokers={BROKER_ID: BrokerImage(BROKER_ID, "broker.example", 9092, None, 1)},
+            topics=images,
+            topics_by_id={topic.id: topic for topic in images.values()},
+        )
+
+    def drop(self, name: str) -> None:
+        del self._topics[name]
+
+    def make_offsets_topic(self) -> None:
+        self._offsets_partitions = 1
+
+
+def topic_id(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_URL, name)
+
+
+def _topic(name: str, count: int, settings: Mapping[str, str]) -> TopicImage:
+    partitions = tuple(PartitionImage(index, (BROKER_ID,), (BROKER_ID,), BROKER_ID, 0, 0) for index in range(count))
+    return TopicImage(name, topic_id(name), partitions, settings)
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer joins with: version 0 of Kafka's consumer protocol, no user data."""
+    raw = b"\x00\x00" + len(topics).to_bytes(4)
+    for name in topics:
+        raw += len(name).to_bytes(2) + name.encode()
+    return raw + b"\xff\xff\xff\xff"
