@@ -17,7 +17,7 @@ A story is a text of blocks: commands, a line of dashes, what is seen, an empty 
     lose-next-write                           the journal fails
     hold-commits, release-commits             the high watermark stands still, then moves on
 
-There is one group, `g`. NAME is a process: it remembers the member id and the generation that it was given, and the options
+There is one group, `g`. NAME is a process: it remembers its member id and generation, and the options
 of its last join. Member ids are shown as NAME#1, NAME#2 in the order in which they are first seen.
 """
 

@@ -137,10 +137,16 @@ class _Cursor:
 
     def optional(self) -> str | None:
         size = self.number("h")
-        return None if size < 0 else self.take(size).decode()
+        return None if size < 0 else self._text(size)
 
     def string(self) -> str:
-        return self.take(self.number("h")).decode()
+        return self._text(self.number("h"))
+
+    def _text(self, size: int) -> str:
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError:
+            raise Malformed("a record of the group coordinator has a text that is not UTF-8") from None
 
     def bytes(self) -> bytes:
         return self.take(self.number("i"))
