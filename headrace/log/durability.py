@@ -1,0 +1,241 @@
+"""A partition's folder and what of it is safe: the state of a log, syncing, checkpoints, rolling, closing.
+
+Owns the folder `TOPIC-PARTITION`: segments, checkpoint, leader epochs and producer snapshots. The base of
+partition_log.py; logs.py calls `sync` in the background.
+
+Two locks. `_lock` guards the list of segments and the end of the log; it is held for moments, because the event loop
+takes it for every append. `_sync_lock` orders those who wait for the disk, and is taken first by whoever takes both.
+
+Everything before `synced_offset` is on stable storage, names included.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.log import checkpoint as checkpoints
+from headrace.log import identity, recovery
+from headrace.log.doomed import DoomedFiles
+from headrace.log.reading import segment_at
+from headrace.log.segment import Segment, Shelf, segment_path
+from headrace.model.topic_config import TopicConfig
+from headrace.wire.errors import ErrorCode, KafkaError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CHECKPOINT_BYTES = 16 << 20  # that much may be scanned again after a crash although it was synced
+
+
+class DurableLog:
+    def __init__(
+        self, shelf: Shelf, loaded: recovery.Loaded, config: TopicConfig, unsynced: set[DurableLog], now_ms: int
+    ) -> None:
+        self.directory: Path = loaded.directory
+        self.topic_id: uuid.UUID = loaded.topic_id
+        self.config = config
+        self.segments: tuple[Segment, ...] = tuple(loaded.segments)
+        self.start_offset = loaded.start_offset
+        self.end_offset = loaded.end_offset
+        self.synced_offset = loaded.end_offset if loaded.clean else loaded.checkpoint.recovery_point
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.offline: OSError | None = loaded.damage
+        self.doomed = DoomedFiles(shelf.disk)
+        self.scanned_bytes = loaded.scanned_bytes
+        self.closed_cleanly = False
+        self._shelf = shelf
+        self._unsynced = unsynced
+        self._checkpoint = loaded.checkpoint
+        self._snapshots = loaded.snapshots
+        self._bytes_since_checkpoint = 0
+        self._names_unsynced = not loaded.clean
+        self._folder_unsynced = loaded.checkpoint.generation == 0
+        self._changed = not loaded.clean
+        self._now_ms = now_ms
+        self._lock = threading.RLock()
+        self._sync_lock = threading.RLock()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def topic_partition(self) -> str:
+        return self.directory.name
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        self.config = config
+
+    # -- rolling ------------------------------------------------------------------------------------------------------
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Start a new segment if the active one is old; for compacted topics also if its records have waited enough."""
+        with self._lock:
+            segment = self.segments[-1]
+            limit_ms = self.config.segment_ms
+            if self.config.compacted:
+                limit_ms = min(limit_ms, self.config.max_compaction_lag_ms)
+            if self.offline is not None or not segment.size or now_ms - segment.first_append_ms < limit_ms:
+                return False
+            self._roll(now_ms)
+            return True
+
+    def roll(self, now_ms: int) -> None:
+        """Start a new segment now, unless the active one is empty."""
+        with self._lock:
+            if self.segments[-1].size:
+                self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> Segment:
+        old = self.segments[-1]
+        fresh = Segment(self._shelf, self.directory, self.end_offset, 0, self.config.index_interval_bytes)
+        fresh.file.create()
+        self._write_snapshot(self.end_offset, self.producers.encode())
+        fresh.first_append_ms = now_ms
+        fresh.activate(self.end_offset)
+        old.seal()
+        self.segments = (*self.segments, fresh)
+        self._names_unsynced = True
+        self._unsynced.add(self)
+        return fresh
+
+    # -- durability ---------------------------------------------------------------------------------------------------
+
+    def sync(self, *, checkpoint: bool = False, clean: bool = False) -> None:
+        """Everything appended so far is on stable storage when this returns; blocks.
+
+        An error takes the log offline and is never retried: the kernel may have dropped the pages that it could not
+        write, and a second attempt would report success. With `checkpoint` the recovery point moves on as well.
+        """
+        with self._sync_lock:
+            with self._lock:
+                if self.offline is not None:
+                    raise self.offline
+                self._unsynced.discard(self)
+                target, active = self.end_offset, self.segments[-1]
+                position = active.size
+                behind = [segment for segment in self.segments if segment.index_stale and segment is not active]
+                first = segment_at(self.segments, max(self.synced_offset, self.start_offset))
+                open_segments = self.segments[first:]
+                checkpoint = checkpoint or self._bytes_since_checkpoint >= _CHECKPOINT_BYTES
+                if checkpoint:
+                    self._bytes_since_checkpoint = 0
+                    snapshot = self.producers.encode() if self.producers else None
+                    index = active.encode_index() if active.index_stale else None
+            self._sync_data(open_segments)
+            try:
+                self._sync_names()
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    self.offline = error
+                self._unsynced.add(self)
+                raise
+            self.synced_offset = target
+            for segment in behind:
+                segment.store_index(segment.encode_index())
+            if not checkpoint:
+                return
+            if index is not None:
+                active.store_index(index)
+            if snapshot is not None:
+                self._write_snapshot(target, snapshot)
+            moved = replace(
+                self._checkpoint,
+                recovery_point=target,
+                segment=active.base_offset,
+                position=position,
+                first_append_ms=active.first_append_ms,
+                has_producers=snapshot is not None,
+                clean=clean,
+            )
+            checkpoints.hint(self._shelf.disk, self.directory, moved)
+            self._prune_snapshots({target, self._checkpoint.recovery_point})
+            self._checkpoint = moved
+
+    def _sync_data(self, segments: tuple[Segment, ...]) -> None:
+        for segment in segments:
+            try:
+                with segment.file as file:
+                    file.sync()
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and segment not in self.segments:
+                    continue  # retention was faster
+                self.offline = error
+                raise
+
+    def _sync_names(self) -> None:
+        """Make names durable, and with the first records of a partition its folder and its identity."""
+        if self.epochs.changed:
+            self.epochs.save(self._shelf.disk, self.directory)
+        if not self._names_unsynced:
+            return
+        self._names_unsynced = False
+        try:
+            if self._folder_unsynced:
+                self._checkpoint = checkpoints.settle(self._shelf.disk, self.directory, self._checkpoint)
+                identity.sync(self._shelf.disk, self.directory)
+                self._shelf.disk.sync_dir(self.directory.parent)
+                self._folder_unsynced = False
+            self._shelf.disk.sync_dir(self.directory)
+        except OSError:
+            self._names_unsynced = True
+            raise
+
+    def close(self, *, clean: bool = True) -> None:
+        """Blocks. After a clean close the next open needs no scan."""
+        with self._sync_lock:
+            if clean and self.offline is None:
+                if self._changed:
+                    self.sync(checkpoint=True, clean=True)
+                self.closed_cleanly = True
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Refuse everything from now on and give the files back."""
+        with self._lock:
+            for segment in self.segments:
+                segment.file.close()
+            if self.offline is None:
+                self.offline = OSError(errno.EBADF, "the log is closed", str(self.directory))
+
+    def _write_snapshot(self, offset: int, encoded: bytes) -> None:
+        """Best effort: without a snapshot the state is made from the batches."""
+        try:
+            file = self._shelf.disk.open(segment_path(self.directory, offset, ".snapshot"), create=True)
+            try:
+                file.truncate(0)
+                file.append((encoded,))
+            finally:
+                file.close()
+        except OSError:
+            return
+        if offset not in self._snapshots:
+            self._snapshots.append(offset)
+
+    def _prune_snapshots(self, needed: set[int]) -> None:
+        """Keep those that a crash or a truncation may ask for: at the recovery points and where segments start."""
+        needed |= {segment.base_offset for segment in self.segments}
+        for offset in [offset for offset in self._snapshots if offset not in needed]:
+            self._snapshots.remove(offset)
+            self._shelf.disk.remove(segment_path(self.directory, offset, ".snapshot"))
+
+    # -- failing ------------------------------------------------------------------------------------------------------
+
+    def _write_failed(self, error: OSError) -> KafkaError:
+        if error.errno not in _NO_ROOM:
+            self.offline = error
+            return self._refusal()
+        return KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"no room on disk for {self.topic_partition} ({error.strerror}): nothing was written; free some space in "
+            f"{self.directory.parent}",
+        )
+
+    def _refusal(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"{self.topic_partition} is offline after a disk error: {self.offline}; repair the disk, then restart",
+        )

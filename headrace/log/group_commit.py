@@ -1,0 +1,51 @@
+"""Group commit: one sync per log at a time, shared by everybody who asked before it started.
+
+Called through logs.py for topics with headrace.flush=fsync. Who asks while a sync is under way gets the next one, since
+the running one may have started before his records were written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.log.durability import DurableLog
+from headrace.world.disk import Disk
+
+
+class GroupCommit:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._waiting: dict[DurableLog, asyncio.Future[None]] = {}  # the future of the sync that has not started
+        self._running: dict[DurableLog, asyncio.Task[None]] = {}
+
+    def request(self, log: DurableLog) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        if log.synced_offset >= log.end_offset:
+            done: asyncio.Future[None] = loop.create_future()
+            done.set_result(None)
+            return done
+        waiting = self._waiting.get(log)
+        if waiting is None:
+            waiting = self._waiting[log] = loop.create_future()
+            if log not in self._running:
+                self._running[log] = loop.create_task(self._serve(log))
+        return waiting
+
+    async def _serve(self, log: DurableLog) -> None:
+        try:
+            while log in self._waiting:
+                waiting = self._waiting.pop(log)
+                try:
+                    await self._disk.off_loop(log.sync)
+                except OSError as error:
+                    if not waiting.done():
+                        waiting.set_exception(error)
+                        waiting.exception()  # a waiter that went away leaves nobody to fetch it, which is no mistake
+                else:
+                    if not waiting.done():
+                        waiting.set_result(None)
+        finally:
+            del self._running[log]
+
+    async def drain(self) -> None:
+        await asyncio.gather(*self._running.values())

@@ -1,0 +1,60 @@
+"""Whose folder a partition folder is: its name is `TOPIC-PARTITION`, and a file holds the topic's id.
+
+A topic that was deleted and made again has the same name and another id, so the id decides whose records these are.
+File `partition.id`, text: `headrace-partition 1`, then `topic_id UUID`. Written once; it is synced with the first
+records, so a folder without it holds nothing that was promised to anybody.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from headrace.model.failure import Failure
+from headrace.world.disk import Disk
+
+NAME = "partition.id"
+_FIRST_LINE = "headrace-partition 1"
+UNKNOWN = uuid.UUID(int=0)
+
+
+def folder_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def parse_folder_name(name: str) -> tuple[str, int] | None:
+    """(topic, partition), or None if this is not a partition's folder."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not number.isdecimal() or not number.isascii():
+        return None
+    return (topic, int(number)) if str(int(number)) == number else None
+
+
+def load(disk: Disk, directory: Path) -> uuid.UUID:
+    try:
+        lines = disk.read_bytes(directory / NAME).decode("ascii", "replace").split("\n")
+    except FileNotFoundError:
+        return UNKNOWN
+    if len(lines) < 2 or not lines[0].startswith("headrace-partition "):
+        return UNKNOWN
+    if lines[0] != _FIRST_LINE:
+        raise Failure(f"{directory / NAME} was written by another version of headrace ({lines[0]}); run that version")
+    key, _, value = lines[1].partition(" ")
+    return uuid.UUID(value) if key == "topic_id" and len(value) == 36 else UNKNOWN
+
+
+def save(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
+    file = disk.open(directory / NAME, create=True)
+    try:
+        file.truncate(0)
+        file.append((f"{_FIRST_LINE}\ntopic_id {topic_id}\n".encode(),))
+    finally:
+        file.close()
+
+
+def sync(disk: Disk, directory: Path) -> None:
+    file = disk.open(directory / NAME)
+    try:
+        file.sync()
+    finally:
+        file.close()

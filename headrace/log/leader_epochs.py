@@ -1,0 +1,79 @@
+"""Which leader wrote from which offset on: what replicas compare to find where their logs part (KIP-101, KIP-279).
+
+File `leader-epoch-checkpoint`, text: a first line `headrace-leader-epochs 1`, then one line `EPOCH START_OFFSET` for
+each epoch, both rising. It is replaced whole. It is written before the log's synced offset passes the start of an
+epoch; later epochs are found again in the batches themselves, so appending needs no second write.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+from headrace.world.disk import Disk
+
+NAME = "leader-epoch-checkpoint"
+_FIRST_LINE = "headrace-leader-epochs 1"
+
+
+class LeaderEpochs:
+    """(epoch, start offset) pairs, both rising."""
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.entries = entries or []
+        self.latest = self.entries[-1][0] if self.entries else -1
+        self.changed = False  # since it was last written
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A leader of this epoch starts at this offset. Epochs that begin no earlier have no records and go."""
+        if epoch <= self.latest:
+            return
+        kept = [entry for entry in self.entries if entry[1] < start_offset]
+        self.entries = [*kept, (epoch, start_offset)]
+        self.latest = epoch
+        self.changed = True
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int] | None:
+        """(largest epoch not above the asked one, where it ended); None if nothing is known that far back."""
+        if not self.entries or epoch > self.latest:
+            return None
+        at = bisect_right(self.entries, (epoch, 1 << 62))
+        if at == 0:
+            # Asked for an epoch before the first: it ended, at the latest, where the first one begins (KIP-320).
+            return epoch, self.entries[0][1]
+        return self.entries[at - 1][0], self.entries[at][1] if at < len(self.entries) else log_end
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which an offset was written; -1 if that is not known."""
+        return next((epoch for epoch, start in reversed(self.entries) if start <= offset), -1)
+
+    def cut_tail(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`."""
+        self._replace([entry for entry in self.entries if entry[1] < end_offset])
+
+    def cut_head(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`; the epoch that covers it starts there."""
+        later = [entry for entry in self.entries if entry[1] > start_offset]
+        covering = [entry for entry in self.entries if entry[1] <= start_offset]
+        self._replace([(covering[-1][0], start_offset), *later] if covering else later)
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        if entries != self.entries:
+            self.entries = entries
+            self.latest = entries[-1][0] if entries else -1
+            self.changed = True
+
+    def save(self, disk: Disk, directory: Path) -> None:
+        self.changed = False
+        lines = [_FIRST_LINE, *(f"{epoch} {start}" for epoch, start in self.entries), ""]
+        disk.write_atomic(directory / NAME, "\n".join(lines).encode())
+
+
+def load(disk: Disk, directory: Path) -> LeaderEpochs:
+    try:
+        lines = disk.read_bytes(directory / NAME).decode().split("\n")
+    except FileNotFoundError:
+        return LeaderEpochs()
+    if lines[0] != _FIRST_LINE:
+        raise ValueError(f"{directory / NAME} is of another version: {lines[0]!r}, expected {_FIRST_LINE!r}")
+    return LeaderEpochs([(int(epoch), int(start)) for epoch, start in (line.split() for line in lines[1:] if line)])

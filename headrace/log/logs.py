@@ -1,0 +1,251 @@
+"""All logs of one broker: opened at the start, found by topic and partition, kept in order in the background.
+
+Built where the broker is built; `run` lives in the broker's task group and ends by cancellation, `close` follows it.
+Appends and reads go to the logs directly. Here is what takes time: opening, flushing, retention, compaction and
+removal, all of it off the event loop. Partition folders are `TOPIC-PARTITION`; a deleted one is renamed at once to
+`NAME.N.deleted`, so its topic's name is free, and goes when nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headrace.log import checkpoint as checkpoints
+from headrace.log import identity, recovery
+from headrace.log.compaction import Compactor
+from headrace.log.durability import DurableLog
+from headrace.log.files import FilePool
+from headrace.log.folder import mark_clean
+from headrace.log.group_commit import GroupCommit
+from headrace.log.indexes import IndexShelf
+from headrace.log.partition_log import PartitionLog
+from headrace.log.segment import Shelf
+from headrace.model.topic_config import TopicConfig
+from headrace.world.clock import Clock
+from headrace.world.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+FLUSH_S = 1.0
+CHECKPOINT_S = 10.0
+_AT_ONCE = 64  # logs that one step of background work looks at before the event loop has its turn
+_OPENED_AT_ONCE = 32
+
+
+class Logs:
+    def __init__(self, disk: Disk, clock: Clock, folder: Path, *, retention_check_s: float = 5.0) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._clock = clock
+        self._retention_check_s = retention_check_s
+        self._shelf = Shelf(disk, FilePool(disk), IndexShelf())
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._unsynced: set[DurableLog] = set()
+        self._commits = GroupCommit(disk)
+        self._compactor = Compactor(self._shelf)
+        self._deletions: set[asyncio.Task[None]] = set()
+        self._deletion_number = itertools.count()
+        self._checkpointed_s = 0.0
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, int], PartitionLog]]:
+        return iter(list(self._logs.items()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self._logs.get((topic, partition))
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    async def open(
+        self, wanted: Callable[[str], TopicConfig | None], progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Open every partition folder that is wanted. Unwanted ones are left alone: data is not ours to throw away."""
+        names = sorted(self._disk.list_dir(self.folder))
+        for name in names:
+            if name.endswith(".deleted"):
+                self._remove_later(self.folder / name)
+        jobs: list[tuple[tuple[str, int], str, TopicConfig]] = []
+        for name in names:
+            place = identity.parse_folder_name(name)
+            if place is None:
+                continue
+            config = wanted(name)
+            if config is None:
+                _log.warning("%s belongs to no topic; remove the folder to free its space", self.folder / name)
+            else:
+                jobs.append((place, name, config))
+        now_ms = self._clock.now_ms()
+        chunks = [jobs[at : at + _OPENED_AT_ONCE] for at in range(0, len(jobs), _OPENED_AT_ONCE)]
+        done = 0
+        for finished in asyncio.as_completed([self._disk.off_loop(self._open_some, c, now_ms) for c in chunks]):
+            for place, log in await finished:
+                self._logs[place] = log
+                if log.offline is not None:
+                    _log.error("%s", log.offline)
+                done += 1
+            if progress is not None:
+                progress(done, len(jobs))
+
+    def _open_some(
+        self, jobs: list[tuple[tuple[str, int], str, TopicConfig]], now_ms: int
+    ) -> list[tuple[tuple[str, int], PartitionLog]]:
+        return [(place, self._open_log(self.folder / name, config, now_ms)) for place, name, config in jobs]
+
+    def _open_log(self, directory: Path, config: TopicConfig, now_ms: int) -> PartitionLog:
+        loaded = recovery.load(self._shelf, directory, config.index_interval_bytes, now_ms)
+        log = PartitionLog(self._shelf, loaded, config, self._unsynced, now_ms)
+        log.finish_truncation()
+        if not loaded.clean and log.offline is None:
+            if config.fsync:
+                log.sync()  # what a client may read on such a topic must be on disk
+            else:
+                self._unsynced.add(log)
+        return log
+
+    # -- making and removing ------------------------------------------------------------------------------------------
+
+    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
+        """The log of a new partition. Its folder becomes durable with its first records.
+
+        A folder of that name is taken up if it is this topic's, and set aside for removal if it is another's.
+        """
+        directory = self.folder / identity.folder_name(topic, partition)
+        now_ms = self._clock.now_ms()
+        if self._disk.exists(directory) and identity.load(self._disk, directory) != topic_id:
+            self._set_aside(directory)
+        if not self._disk.exists(directory):
+            self._disk.make_dirs(directory)
+            identity.save(self._disk, directory, topic_id)
+            checkpoints.hint(self._disk, directory, checkpoints.Checkpoint())
+        log = self._logs[topic, partition] = self._open_log(directory, config, now_ms)
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The name is free at once; the files go in the background."""
+        log = self._logs.pop((topic, partition), None)
+        if log is None:
+            return
+        self._unsynced.discard(log)
+        log.abandon()
+        self._set_aside(log.directory)
+
+    def _set_aside(self, directory: Path) -> None:
+        target = directory.with_name(f"{directory.name}.{next(self._deletion_number)}.deleted")
+        while self._disk.exists(target):
+            target = directory.with_name(f"{directory.name}.{next(self._deletion_number)}.deleted")
+        self._disk.rename(directory, target)
+        self._remove_later(target)
+
+    def _remove_later(self, path: Path) -> None:
+        task = asyncio.get_running_loop().create_task(self._remove(path))
+        self._deletions.add(task)
+        task.add_done_callback(self._deletions.discard)
+
+    async def _remove(self, path: Path) -> None:
+        await self._disk.off_loop(self._disk.remove_tree, path)
+        await self._disk.off_loop(self._disk.sync_dir, self.folder)
+
+    # -- background ---------------------------------------------------------------------------------------------------
+
+    def request_sync(self, log: PartitionLog) -> asyncio.Future[None]:
+        """Done when everything that the log holds now is on stable storage; see group_commit.py."""
+        return self._commits.request(log)
+
+    async def run(self) -> None:
+        """Flush every second, look for old segments and for compaction every few; until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._flush_for_ever())
+            tasks.create_task(self._trim_for_ever())
+            tasks.create_task(self._compact_for_ever())
+
+    async def _flush_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(FLUSH_S)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Sync what is not; now and then with a checkpoint, which bounds the scan after a crash."""
+        checkpoint = self._clock.monotonic() - self._checkpointed_s >= CHECKPOINT_S
+        if checkpoint:
+            self._checkpointed_s = self._clock.monotonic()
+        waiting = list(self._unsynced)
+        for at in range(0, len(waiting), _AT_ONCE):
+            await self._disk.off_loop(self._sync_some, waiting[at : at + _AT_ONCE], checkpoint)
+
+    def _sync_some(self, logs: list[DurableLog], checkpoint: bool) -> None:
+        for log in logs:
+            if log.offline is None:
+                try:
+                    log.sync(checkpoint=checkpoint)
+                except OSError as error:
+                    _log.error("cannot flush %s: %s", log.directory, error)
+
+    async def _trim_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(self._retention_check_s)
+            await self.trim()
+
+    async def trim(self) -> None:
+        """Roll and drop what is due in every log."""
+        logs = list(self._logs.values())
+        for at in range(0, len(logs), _AT_ONCE):
+            await self._disk.off_loop(self._trim_some, logs[at : at + _AT_ONCE], self._clock.now_ms())
+
+    def _trim_some(self, logs: list[PartitionLog], now_ms: int) -> None:
+        for log in logs:
+            if log.offline is None:
+                try:
+                    log.roll_if_due(now_ms)
+                    log.apply_retention(now_ms)
+                except Exception:
+                    _log.exception("cannot apply retention to %s", log.directory)
+
+    async def _compact_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(self._retention_check_s)
+            await self.compact()
+
+    async def compact(self) -> None:
+        """Compact the logs that need it most, one at a time."""
+        logs = [log for log in self._logs.values() if log.config.compacted and log.offline is None]
+        for log in logs:
+            try:
+                await self._compactor.compact_if_due(log, self._clock.now_ms())
+            except Exception:
+                _log.exception("cannot compact %s", log.directory)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """A clean stop: everything synced, so that the next start needs no scan."""
+        await self._commits.drain()
+        logs = list(self._logs.values())
+        chunks = [logs[at : at + _AT_ONCE] for at in range(0, len(logs), _AT_ONCE)]
+        await asyncio.gather(*(self._disk.off_loop(self._close_some, chunk) for chunk in chunks))
+        await asyncio.gather(*self._deletions)
+        clean = all(log.closed_cleanly for log in logs)
+        self.abandon()
+        if clean:
+            await self._disk.off_loop(mark_clean, self._disk, self.folder)
+
+    def abandon(self) -> None:
+        """Let go of everything without writing anything more, as if the process had been killed."""
+        for log in self._logs.values():
+            log.abandon()
+        self._logs.clear()
+        self._unsynced.clear()
+        self._shelf.files.close()
+
+    def _close_some(self, logs: list[PartitionLog]) -> None:
+        for log in logs:
+            try:
+                log.close()
+            except OSError as error:
+                _log.error("cannot close %s cleanly: %s", log.directory, error)

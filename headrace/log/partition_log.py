@@ -1,0 +1,167 @@
+"""One partition's log: append at the end, read anywhere.
+
+The hot part of the room. Append and read run on the event loop for every request: no lookup on disk, one write per
+append, and no state changes before that write has succeeded. Called by replicas and by handlers that ask for offsets.
+What it is built on: durability.py (the folder, its locks, syncing) and trimming.py (dropping from either end).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.log import timestamps
+from headrace.log.admission import check_client_batch
+from headrace.log.reading import EMPTY, Slice, Wanted, slice_of
+from headrace.log.segment import Segment
+from headrace.log.trimming import TrimmableLog
+from headrace.wire.batches import BatchHeader, crc_ok, split_produced, stamp, stamp_append_time, walk
+from headrace.wire.errors import ErrorCode, KafkaError
+
+_MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """When the broker took it, on topics with LogAppendTime; else -1."""
+    log_start_offset: int
+    duplicate: bool
+
+
+class PartitionLog(TrimmableLog):
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def append(self, records: memoryview, leader_epoch: int, *, now_ms: int, internal: bool = False) -> Appended:
+        """Take what a producer sent: check, stamp in place, one write.
+
+        `records` is writable and holds one or more whole batches. `internal` is for the broker's own batches, which
+        need no checks meant for clients. Raises KafkaError, and then nothing has changed.
+        """
+        if self.offline is not None:
+            raise self._refusal()
+        found = split_produced(records)
+        config = self.config
+        append_time_ms = now_ms if config.log_append_time else -1
+        before: BatchHeader | None = None
+        for at, header in found:
+            if not internal:
+                check_client_batch(records, at, header, config, now_ms)
+            if header.producer_id >= 0:
+                if before is not None and before.producer_id == header.producer_id:
+                    self.producers.check_next(before, header)
+                elif (written := self.producers.check(header)) is not None:
+                    return Appended(
+                        written.base_offset, written.last_offset, written.append_time_ms, self.start_offset, True
+                    )
+                before = header
+        with self._lock:
+            base_offset = offset = self.end_offset
+            for at, header in found:
+                stamp(records, at, offset, header.length, leader_epoch)
+                if append_time_ms >= 0:
+                    stamp_append_time(records, at, header, append_time_ms)
+                offset += header.last_offset_delta + 1
+            segment = self._room_for(len(records), offset, now_ms)
+            self._write(segment, records)
+            self.end_offset = offset
+            offset = base_offset
+            for _, header in found:
+                following = offset + header.last_offset_delta + 1
+                timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
+                segment.note(offset, following, header.length + 12, timestamp)
+                if header.producer_id >= 0:
+                    self.producers.remember(header, offset, append_time_ms, now_ms)
+                offset = following
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, base_offset)
+            return Appended(base_offset, offset - 1, append_time_ms, self.start_offset, False)
+
+    def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> None:
+        """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left."""
+        if self.offline is not None:
+            raise self._refusal()
+        now_ms = self._now_ms if now_ms is None else now_ms
+        found = list(walk(records))
+        expected = self.end_offset
+        for at, header in found:
+            if not crc_ok(records, at, header):
+                raise KafkaError(ErrorCode.corrupt_message, f"{self.topic_partition}: a batch does not match its CRC")
+            if header.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.invalid_record,
+                    f"{self.topic_partition}: a batch starts at {header.base_offset}, before the end at {expected}",
+                )
+            expected = header.next_offset
+        if not found:
+            return
+        with self._lock:
+            total = found[-1][0] + found[-1][1].size
+            segment = self._room_for(total, expected, now_ms)
+            self._write(segment, records[:total])
+            self.end_offset = expected
+            for _, header in found:
+                segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id >= 0 and not header.is_control:
+                    self.producers.remember_stored(header, now_ms)
+
+    def _room_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
+        """The active segment, or a new one if this write would make it too large or too old."""
+        segment = self.segments[-1]
+        config = self.config
+        self._now_ms = now_ms
+        if segment.size and (
+            segment.size + size > config.segment_bytes
+            or now_ms - segment.first_append_ms >= config.segment_ms
+            or next_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+            or segment.index_full(config.segment_index_bytes)
+        ):
+            try:
+                segment = self._roll(now_ms)
+            except OSError as error:
+                raise self._write_failed(error) from error
+        if not segment.active:
+            segment.activate(self.end_offset)
+        if not segment.size:
+            segment.first_append_ms = now_ms
+        return segment
+
+    def _write(self, segment: Segment, records: memoryview) -> None:
+        try:
+            with segment.file as file:
+                try:
+                    file.append((records,))
+                except OSError:
+                    file.truncate(segment.size)
+                    raise
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self._bytes_since_checkpoint += len(records)
+        self._changed = True
+        self._unsynced.add(self)
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, below: int, *, at_least_one: bool) -> Slice:
+        """Whole batches from `offset` on, before `below`. Never waits for the disk; loading the slice may."""
+        if self.offline is not None:
+            raise self._refusal()
+        end_offset = self.end_offset
+        if not self.start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{self.topic_partition} has offsets {self.start_offset} to {end_offset}, not {offset}",
+            )
+        if offset >= below:
+            return EMPTY
+        return slice_of(self.segments, Wanted(offset, max_bytes, below, below < end_offset, at_least_one))
+
+    def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record as late as this; blocks."""
+        return timestamps.find_time(self.segments, timestamp_ms, self.start_offset, below)
+
+    def find_max_timestamp(self, below: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the latest record; blocks."""
+        return timestamps.find_max(self.segments, self.start_offset, below)

@@ -1,0 +1,274 @@
+"""Making a log shorter: retention and DeleteRecords from the front, truncation from the back, and starting over.
+
+The middle part of partition_log.py. A new start is made durable before the files behind it go, so no crash brings
+old records back with a hole after them. Truncation and restart write down what they are about to do, and recovery
+finishes what a crash interrupts. All of it blocks; only truncation holds up appends, and nobody appends meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.log import checkpoint as checkpoints
+from headrace.log import recovery
+from headrace.log.durability import DurableLog
+from headrace.log.indexes import SegmentIndex
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.producer_state import ProducerStates
+from headrace.log.reading import segment_at
+from headrace.log.retention import Limits, SegmentFacts, segments_to_drop
+from headrace.log.segment import Segment, segment_path
+from headrace.wire.errors import ErrorCode, KafkaError
+
+
+class TrimmableLog(DurableLog):
+    # -- from the front -----------------------------------------------------------------------------------------------
+
+    def advance_start(self, offset: int) -> None:
+        """DeleteRecords: nothing before `offset` is read any more, durably; whole segments before it go."""
+        with self._sync_lock:
+            with self._lock:
+                if self.offline is not None:
+                    raise self._refusal()
+                if offset > self.end_offset:
+                    raise KafkaError(
+                        ErrorCode.offset_out_of_range,
+                        f"{self.topic_partition} ends at {self.end_offset}, nothing to delete up to {offset}",
+                    )
+                if offset <= self.start_offset:
+                    return
+                self.start_offset = offset
+                count = sum(segment.base_offset <= offset for segment in self.segments[1:])
+                dropped = self._detach(count)
+            self._front_moved(dropped)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop segments that are too old, too many or before the start; the number of segments dropped."""
+        with self._sync_lock:
+            self.segments[0].newest_timestamp()  # may wait for the disk, so before appends have to wait for us
+            with self._lock:
+                self._now_ms = max(now_ms, self._now_ms)
+                self.producers.expire(now_ms)
+                if self.offline is not None:
+                    return 0
+                count = self._droppable(now_ms)
+                if count == len(self.segments):
+                    self._roll(now_ms)
+                dropped = self._detach(count)
+                if dropped:
+                    self.start_offset = max(self.start_offset, self.segments[0].base_offset)
+            if dropped:
+                self._front_moved(dropped)
+            self.doomed.purge(now_ms)
+            return len(dropped)
+
+    def _droppable(self, now_ms: int) -> int:
+        config, segments = self.config, self.segments
+        ends = [segment.base_offset for segment in segments[1:]] + [self.end_offset]
+        facts = [
+            SegmentFacts(segment.base_offset, segment.size, end, lambda segment=segment: _newest_ms(segment, now_ms))  # type: ignore[misc]
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+        return segments_to_drop(
+            facts,
+            Limits(
+                start_offset=min(self.start_offset, segments[-1].base_offset),
+                retention_ms=config.retention_ms if config.deleted else -1,
+                retention_bytes=config.retention_bytes if config.deleted else -1,
+            ),
+            now_ms,
+        )
+
+    def _detach(self, count: int) -> tuple[Segment, ...]:
+        dropped, self.segments = self.segments[:count], self.segments[count:]
+        return dropped
+
+    def _front_moved(self, dropped: Sequence[Segment]) -> None:
+        first = self.segments[0].base_offset
+        changes: dict[str, Any] = {"start_offset": self.start_offset}
+        if self._checkpoint.recovery_point < first:
+            changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True, "clean": False}
+        self._settle(**changes)
+        self.synced_offset = max(self.synced_offset, first)
+        self.epochs.cut_head(self.start_offset)
+        for segment in dropped:
+            self._retire(segment)
+        self._changed = True
+
+    def _retire(self, segment: Segment) -> None:
+        """Take a segment's files away; whoever is reading it may finish."""
+        self._shelf.indexes.forget(segment)
+        self.doomed.add(segment.file, self._now_ms + self.config.file_delete_delay_ms)
+        for suffix in (".index", ".timeindex"):
+            self._shelf.disk.remove(segment_path(self.directory, segment.base_offset, suffix))
+        self._names_unsynced = True
+
+    def _settle(self, **changes: Any) -> None:
+        try:
+            self._sync_names()
+            self._checkpoint = checkpoints.settle(
+                self._shelf.disk, self.directory, replace(self._checkpoint, **changes)
+            )
+        except OSError as error:
+            raise self._write_failed(error) from error
+
+    # -- from the back ------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from `offset` on; a batch that spans it goes whole."""
+        if offset < self.segments[0].base_offset:
+            self.restart_at(offset)
+            return
+        with self._sync_lock, self._lock:
+            if self.offline is not None:
+                raise self._refusal()
+            if offset >= self.end_offset:
+                return
+            place = segment_at(self.segments, offset)
+            segment = self.segments[place]
+            position = segment.locate(offset, wait=True)
+            if position < segment.size:
+                header = next(segment.headers(position, segment.size, wait=True))[1]
+                offset = min(offset, header.base_offset)
+            changes: dict[str, Any] = {"truncate_to": offset, "clean": False}
+            if self._checkpoint.recovery_point > offset:
+                changes |= {
+                    "recovery_point": offset,
+                    "segment": segment.base_offset,
+                    "position": position,
+                    "first_append_ms": segment.first_append_ms,
+                    "has_producers": True,
+                }
+            changes["cleaned_to"] = min(self._checkpoint.cleaned_to, offset)
+            self._settle(**changes)
+            try:
+                self._cut_tail(place, position, offset)
+            except OSError as error:
+                self.offline = error
+                raise self._refusal() from error
+            self._settle(truncate_to=None)
+
+    def finish_truncation(self) -> None:
+        """Called once after opening: do what a crash interrupted."""
+        if self.offline is not None:
+            return
+        if self._checkpoint.truncate_to is not None:
+            if self._checkpoint.truncate_to < self.end_offset:
+                self.truncate_to(self._checkpoint.truncate_to)
+            else:
+                self._settle(truncate_to=None)
+        elif self._checkpoint.restart_at is not None:
+            self._settle(restart_at=None)
+
+    # -- in the middle ------------------------------------------------------------------------------------------------
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Path, index: SegmentIndex, cleaned_to: int) -> bool:
+        """Put the compacted file `cleaned`, which is synced, in the place of these sealed segments; crash-safe.
+
+        False if the log has changed meanwhile so that they are no longer all there; then nothing is done. From the
+        rename to `.swap` on the new file counts: recovery finishes the rest (recovery.py).
+        """
+        with self._sync_lock:
+            with self._lock:
+                if self.offline is not None or not set(old) <= set(self.segments[:-1]):
+                    return False
+                following = self.segments[self.segments.index(old[-1]) + 1].base_offset
+            if self.synced_offset < following:
+                self.sync()
+            changes: dict[str, Any] = {"cleaned_to": cleaned_to}
+            if self._checkpoint.segment < following:  # no position in a file that is about to change
+                changes |= {"recovery_point": following, "segment": following, "position": 0, "clean": False}
+                changes |= {"has_producers": True, "first_append_ms": -1}
+            self._settle(**changes)
+            first = old[0].base_offset
+            disk, swap = self._shelf.disk, self.directory / recovery.swap_name(first, following)
+            try:
+                disk.rename(cleaned, swap)
+                disk.sync_dir(self.directory)
+                for segment in old:
+                    self._retire(segment)
+                disk.sync_dir(self.directory)
+                disk.rename(swap, segment_path(self.directory, first, ".log"))
+                disk.sync_dir(self.directory)
+            except OSError as error:
+                self.offline = error
+                raise
+            fresh = Segment(self._shelf, self.directory, first, index.covered, self.config.index_interval_bytes)
+            fresh.adopt_index(index)
+            fresh.store_index(fresh.encode_index())
+            with self._lock:
+                at = self.segments.index(old[0])
+                self.segments = (*self.segments[:at], fresh, *self.segments[at + len(old) :])
+            return True
+
+    @property
+    def cleaned_to(self) -> int:
+        """Compaction has been over everything before this offset."""
+        return max(self._checkpoint.cleaned_to, self.start_offset)
+
+    def mark_cleaned(self, offset: int) -> None:
+        with self._sync_lock:
+            self._settle(cleaned_to=offset)
+
+    def _cut_tail(self, place: int, position: int, offset: int) -> None:
+        for later in self.segments[place + 1 :]:
+            later.file.close()
+            for suffix in (".log", ".index", ".timeindex"):
+                self._shelf.disk.remove(segment_path(self.directory, later.base_offset, suffix))
+        self._remove_snapshots([snapshot for snapshot in self._snapshots if snapshot > offset])
+        self._shelf.disk.sync_dir(self.directory)
+        self.segments = self.segments[: place + 1]
+        self.segments[-1].cut(position, offset)
+        self.end_offset = offset
+        self.synced_offset = min(self.synced_offset, offset)
+        self.start_offset = min(self.start_offset, offset)
+        self.epochs.cut_tail(offset)
+        self.producers = recovery.rebuilt_producers(self._shelf, self.segments, self._snapshots, offset, self._now_ms)
+        if self._checkpoint.has_producers and self._checkpoint.recovery_point == offset:
+            self._write_snapshot(offset, self.producers.encode())
+        self._changed = True
+        self._unsynced.add(self)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and go on at `offset`, as a replica does whose records its leader no longer has."""
+        with self._sync_lock, self._lock:
+            if self.offline is not None:
+                raise self._refusal()
+            self._settle(
+                restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0, clean=False,
+                has_producers=False, cleaned_to=0,
+            )  # fmt: skip
+            try:
+                for segment in self.segments:
+                    self._retire(segment)
+                self._remove_snapshots(list(self._snapshots))
+                fresh = Segment(self._shelf, self.directory, offset, 0, self.config.index_interval_bytes)
+                fresh.file.create()
+                fresh.first_append_ms = self._now_ms
+                self._shelf.disk.sync_dir(self.directory)
+            except OSError as error:
+                self.offline = error
+                raise self._refusal() from error
+            self.segments = (fresh,)
+            self.start_offset = self.end_offset = self.synced_offset = offset
+            self.epochs = LeaderEpochs()
+            self.epochs.changed = True
+            self.producers = ProducerStates()
+            self._settle(restart_at=None)
+            self._changed = True
+
+    def _remove_snapshots(self, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            self._snapshots.remove(offset)
+            self._shelf.disk.remove(segment_path(self.directory, offset, ".snapshot"))
+
+
+def _newest_ms(segment: Segment, now_ms: int) -> int:
+    """The age of a segment is that of its newest record; records without a time count from their arrival."""
+    newest = segment.newest_timestamp()
+    if newest >= 0:
+        return newest
+    return segment.first_append_ms if segment.first_append_ms >= 0 else now_ms
