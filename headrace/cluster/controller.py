@@ -46,6 +46,7 @@ from headrace.world.entropy import Entropy
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_UNCLEAN = topic_config.BY_NAME["unclean.leader.election.enable"]
 _Asked = tuple[Change[Any], "asyncio.Future[Any]"]
 
 
@@ -274,8 +275,7 @@ def _needed_elections(image: ClusterImage) -> list[tuple[TopicImage, list[Partit
     for topic in image.topics.values():
         candidates = [partition for partition in topic.partitions if election.needs_leader(partition, alive)]
         if candidates:
-            broker = image.broker_settings.get("", {})
-            unclean = topic_config.effective(topic.settings, broker)["unclean.leader.election.enable"]
+            unclean = topic_config.value_in_force(_UNCLEAN, topic.settings, image.broker_settings.get("", {}))
             states = (election.elect(partition, alive, unclean=unclean) for partition in candidates)
             changed = [replace(state, version=state.version + 1) for state in states if state is not None]
             if changed:

@@ -1,0 +1,201 @@
+"""Settings described and changed over the wire, in every version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from admin_room import BROKER_ID, AdminRoom, ask, tell
+
+from headrace.api.alter_configs import AlterConfigs
+from headrace.api.describe_configs import DescribeConfigs
+from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
+from headrace.api.list_config_resources import ListConfigResources
+from headrace.cluster.topic_changes import NewTopic
+from headrace.model import broker_config, topic_config
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+
+DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def describe(room: AdminRoom, kind: int, name: str, keys: list[str] | None = None, version: int = 4) -> Message:
+    handler = DescribeConfigs(room.view, BROKER_ID, {"log.retention.hours": "2", "num.partitions": "3"})
+    resource = Message(resource_type=kind, resource_name=name, configuration_keys=keys)
+    body: dict[str, Any] = {"include_synonyms": True, "include_documentation": True}
+    answer = await ask(handler, DESCRIBE, version, resources=[resource], **body)
+    (result,) = answer.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+async def change(room: AdminRoom, kind: int, name: str, *changes: tuple[int, str, str | None], **body: Any) -> Message:
+    configs = [Message(config_operation=op, name=key, value=value) for op, key, value in changes]
+    resource = Message(resource_type=kind, resource_name=name, configs=configs)
+    answer = await ask(IncrementalAlterConfigs(room.controller), INCREMENTAL, 1, resources=[resource], **body)
+    (result,) = answer.responses
+    return result
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_topics_settings_say_where_they_come_from(tmp_path: Path, version: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a", settings={"segment.bytes": "777"}))
+        result = await describe(room, TOPIC, "a", version=version)
+        found = {config.name: config for config in result.configs}
+        assert set(found) == set(topic_config.BY_NAME)
+        assert (found["segment.bytes"].value, found["segment.bytes"].config_source) == ("777", 1)
+        assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("7200000", 4)
+        assert (found["min.insync.replicas"].value, found["min.insync.replicas"].config_source) == ("1", 5)
+        assert [(s.name, s.value, s.source) for s in found["segment.bytes"].synonyms] == [
+            ("segment.bytes", "777", 1),
+            ("log.segment.bytes", "1073741824", 5),
+        ]
+        if version >= 3:
+            assert found["segment.bytes"].config_type == 3
+            assert found["segment.bytes"].documentation
+
+    tell(tmp_path, story)
+
+
+def test_only_the_keys_asked_for_are_told(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        result = await describe(room, TOPIC, "a", ["retention.ms", "nonsense"])
+        assert [config.name for config in result.configs] == ["retention.ms"]
+
+    tell(tmp_path, story)
+
+
+def test_a_broker_tells_its_own_settings(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        found = {config.name: config for config in (await describe(room, BROKER, "1")).configs}
+        assert set(found) == set(broker_config.BY_NAME)
+        assert (found["num.partitions"].value, found["num.partitions"].config_source) == ("3", 4)
+        assert found["num.partitions"].read_only
+        assert not found["log.segment.bytes"].read_only
+        assert found["broker.rack"].value is None
+        assert (await describe(room, BROKER, "")).configs == []
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nobody", ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "no good", ErrorCode.invalid_topic_exception),
+        (BROKER, "7", ErrorCode.invalid_request),
+        (BROKER, "x", ErrorCode.invalid_request),
+        (LOGGER, "1", ErrorCode.invalid_request),
+        (METRICS, "m", ErrorCode.invalid_request),
+        (99, "m", ErrorCode.invalid_request),
+        (GROUP, "g", ErrorCode.none),
+    ],
+)
+def test_what_has_no_settings_is_refused_by_name(tmp_path: Path, kind: int, name: str, code: ErrorCode) -> None:
+    async def story(room: AdminRoom) -> None:
+        result = await describe(room, kind, name)
+        assert result.error_code == code
+        assert (result.error_message is None) == (code is ErrorCode.none)
+        assert result.configs == []
+
+    tell(tmp_path, story)
+
+
+def test_single_settings_are_set_unset_and_edited(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a", settings={"segment.ms": "5"}))
+
+        def settings() -> dict[str, str]:
+            return dict(room.view.image.topics["a"].settings)
+
+        assert (await change(room, TOPIC, "a", (SET, "retention.ms", "9"))).error_code == 0
+        assert settings() == {"segment.ms": "5", "retention.ms": "9"}
+        assert (await change(room, TOPIC, "a", (DELETE, "segment.ms", None))).error_code == 0
+        assert (await change(room, TOPIC, "a", (APPEND, "cleanup.policy", "compact"))).error_code == 0
+        assert settings() == {"retention.ms": "9", "cleanup.policy": "delete,compact"}
+        assert (await change(room, TOPIC, "a", (SUBTRACT, "cleanup.policy", "delete"))).error_code == 0
+        assert settings()["cleanup.policy"] == "compact"
+        assert (await change(room, TOPIC, "a", (SET, "retention.ms", "1"), validate_only=True)).error_code == 0
+        assert settings()["retention.ms"] == "9"
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "code"),
+    [
+        (TOPIC, "a", [(SET, "retention.mss", "1")], ErrorCode.invalid_config),
+        (TOPIC, "a", [(SET, "retention.ms", "-7")], ErrorCode.invalid_config),
+        (TOPIC, "a", [(SET, "retention.ms", None)], ErrorCode.invalid_request),
+        (TOPIC, "a", [(APPEND, "retention.ms", "1")], ErrorCode.invalid_config),
+        (TOPIC, "a", [(SUBTRACT, "cleanup.policy", "delete")], ErrorCode.invalid_config),
+        (TOPIC, "a", [(SET, "retention.ms", "1"), (DELETE, "retention.ms", None)], ErrorCode.invalid_request),
+        (TOPIC, "a", [(7, "retention.ms", "1")], ErrorCode.invalid_request),
+        (TOPIC, "a", [(SET, "remote.storage.enable", "true")], ErrorCode.invalid_config),
+        (TOPIC, "nobody", [(SET, "retention.ms", "1")], ErrorCode.unknown_topic_or_partition),
+        (BROKER, "1", [(SET, "num.partitions", "2")], ErrorCode.invalid_request),
+        (BROKER, "1", [(SET, "ssl.keystore.location", "x")], ErrorCode.invalid_config),
+        (BROKER, "9", [(SET, "log.segment.bytes", "99")], ErrorCode.invalid_request),
+        (GROUP, "g", [(SET, "share.record.lock.duration.ms", "1")], ErrorCode.invalid_config),
+        (LOGGER, "1", [(SET, "root", "DEBUG")], ErrorCode.invalid_request),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(
+    tmp_path: Path, kind: int, name: str, changes: list[tuple[int, str, str | None]], code: ErrorCode
+) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        result = await change(room, kind, name, *changes)
+        assert (ErrorCode(result.error_code), bool(result.error_message)) == (code, True)
+        assert room.view.image.topics["a"].settings == {}
+
+    tell(tmp_path, story)
+
+
+def test_broker_settings_reach_topics_that_set_none(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        assert (await change(room, BROKER, "", (SET, "log.segment.bytes", "1000"))).error_code == 0
+        assert (await change(room, BROKER, "1", (SET, "log.segment.bytes", "2000"))).error_code == 0
+        (config,) = (await describe(room, TOPIC, "a", ["segment.bytes"])).configs
+        assert config.value == "2000"
+        assert [(s.value, s.source) for s in config.synonyms] == [("2000", 2), ("1000", 3), ("1073741824", 5)]
+        assert (await change(room, BROKER, "1", (DELETE, "log.segment.bytes", None))).error_code == 0
+        (config,) = (await describe(room, TOPIC, "a", ["segment.bytes"])).configs
+        assert (config.value, config.config_source) == ("1000", 3)
+        assert [entry.name for entry in (await describe(room, BROKER, "")).configs] == ["log.segment.bytes"]
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_old_way_replaces_everything(tmp_path: Path, version: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a", settings={"segment.ms": "5"}))
+        resource = Message(resource_type=TOPIC, resource_name="a", configs=[Message(name="retention.ms", value="3")])
+        answer = await ask(AlterConfigs(room.controller), ALTER, version, resources=[resource])
+        assert answer.responses[0].error_code == 0
+        assert room.view.image.topics["a"].settings == {"retention.ms": "3"}
+        twice = await ask(AlterConfigs(room.controller), ALTER, version, resources=[resource, resource])
+        assert [response.error_code for response in twice.responses] == [ErrorCode.invalid_request] * 2
+
+    tell(tmp_path, story)
+
+
+def test_resources_are_listed_by_type(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        handler = ListConfigResources(room.view)
+        answer = await ask(handler, LIST, 1, resource_types=[])
+        assert {(r.resource_type, r.resource_name) for r in answer.config_resources} == {(TOPIC, "a"), (BROKER, "1")}
+        answer = await ask(handler, LIST, 1, resource_types=[BROKER])
+        assert [r.resource_name for r in answer.config_resources] == ["1"]
+        assert (await ask(handler, LIST, 1, resource_types=[3])).error_code == ErrorCode.unsupported_version
+        assert (await ask(handler, LIST, 0)).config_resources == []
+
+    tell(tmp_path, story)
