@@ -63,7 +63,7 @@ class Setting:
             else:
                 value = text
         except (ValueError, KeyError):
-            raise ValueError(f"{self.name}={text!r} is not a {self.type.name.lower()}") from None
+            raise ValueError(f"{self.name}={text!r} is not of type {self.type.name.lower()}") from None
         self._check(value, text)
         return value
 
@@ -75,17 +75,16 @@ class Setting:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             high = self.high if self.high is not None else _HIGHEST.get(self.type)
             if not (self.low is None or value >= self.low) or not (high is None or value <= high):
-                raise ValueError(f"{self.name}={text!r} is out of range: {self.range}")
+                raise ValueError(f"{self.name}={text!r} is out of range: {self.range or f'up to {high}'}")
 
     @property
     def range(self) -> str:
         """The values allowed, for people."""
         if self.choices:
             return ", ".join(self.choices)
-        high = self.high if self.high is not None else None
         if self.low is None:
-            return "" if high is None else f"up to {high}"
-        return f"{self.low} and more" if high is None else f"{self.low} to {high}"
+            return "" if self.high is None else f"up to {self.high}"
+        return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
 
     def text(self, value: Any) -> str | None:
         """The value as Kafka's tools show it."""

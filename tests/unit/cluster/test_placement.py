@@ -1,0 +1,80 @@
+"""Where replicas go, over many shapes of clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cluster.placement import Plan, check_manual, place
+from headrace.wire.errors import ErrorCode, KafkaError
+
+
+def spread(counts: Counter[int], brokers: int) -> int:
+    return max(counts.values(), default=0) - (min(counts.values(), default=0) if len(counts) == brokers else 0)
+
+
+def leaders(plan: Plan) -> Counter[int]:
+    return Counter(replicas[0] for replicas in plan)
+
+
+def holders(plan: Plan) -> Counter[int]:
+    return Counter(broker for replicas in plan for broker in replicas)
+
+
+@given(st.data(), st.integers(1, 9), st.integers(1, 40), st.integers(0, 100))
+def test_leaders_and_replicas_differ_by_at_most_one(
+    data: st.DataObject, brokers: int, partitions: int, turn: int
+) -> None:
+    factor = data.draw(st.integers(1, brokers))
+    plan = place(partitions, factor, dict.fromkeys(range(10, 10 + brokers)), turn)
+    assert len(plan) == partitions
+    assert all(len(set(replicas)) == factor for replicas in plan)
+    assert spread(leaders(plan), brokers) <= 1
+    assert spread(holders(plan), brokers) <= 1
+
+
+@given(st.data(), st.integers(1, 4), st.integers(1, 3), st.integers(1, 30))
+def test_replicas_stand_on_different_racks_while_there_are_any(
+    data: st.DataObject, racks: int, per_rack: int, partitions: int
+) -> None:
+    where = {rack * 10 + n: f"rack-{rack}" for rack in range(racks) for n in range(per_rack)}
+    factor = data.draw(st.integers(1, len(where)))
+    plan = place(partitions, factor, where)
+    for replicas in plan:
+        assert len({where[broker] for broker in replicas}) == min(factor, racks)
+    assert spread(leaders(plan), len(where)) <= 1
+
+
+def test_small_topics_do_not_pile_up_on_one_broker() -> None:
+    plans = [place(1, 1, dict.fromkeys(range(3)), turn) for turn in range(6)]
+    assert Counter(plan[0][0] for plan in plans) == {0: 2, 1: 2, 2: 2}
+
+
+@pytest.mark.parametrize("factor", [0, -1, 3])
+def test_a_factor_that_cannot_be_had_is_refused(factor: int) -> None:
+    with pytest.raises(KafkaError, match="2 live broker") as refused:
+        place(1, factor, {1: None, 2: None})
+    assert refused.value.code is ErrorCode.invalid_replication_factor
+
+
+def test_a_plan_made_by_hand_is_taken_as_it_is() -> None:
+    assert check_manual({1: [2, 1], 0: [1, 2]}, {1: None, 2: None}) == [(1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "words"),
+    [
+        ({0: [1], 2: [1]}, "without a gap"),
+        ({0: []}, "no replica"),
+        ({0: [1, 1]}, "twice"),
+        ({0: [3]}, "broker 3, which is not alive"),
+        ({0: [1], 1: [1, 2]}, "partition 1 has 2 replicas, others have 1"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_says_why(assignments: dict[int, list[int]], words: str) -> None:
+    with pytest.raises(KafkaError, match=words) as refused:
+        check_manual(assignments, {1: None, 2: None})
+    assert refused.value.code is ErrorCode.invalid_replica_assignment

@@ -1,0 +1,39 @@
+"""What is written to a node is what is read from it, and nothing else is."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from headrace.cluster import znodes
+from headrace.cluster.znodes import PartitionState, Registration, StoredTopic, UnreadableNode
+
+
+def test_everything_comes_back_as_it_was_written() -> None:
+    topic = StoredTopic(uuid.UUID(int=9), 12, {"retention.ms": "5"})
+    assert znodes.decode_topic("a", znodes.encode_topic(topic)) == topic
+    state = PartitionState((1, 2), 2, 7, ((2, 20), (1, 10)), 4)
+    assert znodes.decode_partition("/p", znodes.encode_partition(state)) == state
+    broker = Registration("host", 9092, None, 3)
+    assert znodes.decode_registration(1, znodes.encode_registration(broker)) == broker
+    assert znodes.decode_cluster_id(znodes.encode_cluster_id("x")) == "x"
+    assert znodes.decode_controller(znodes.encode_controller(4)) == 4
+    assert znodes.decode_next_producer_id(znodes.encode_next_producer_id(5000)) == 5000
+    assert znodes.decode_settings("/s", znodes.encode_settings({"a": "b"})) == {"a": "b"}
+
+
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_settings_of_one_broker_and_of_all_have_paths_of_their_own(broker: str) -> None:
+    assert znodes.broker_of_settings(znodes.broker_settings_path(broker).rpartition("/")[2]) == broker
+
+
+def test_a_node_of_a_later_version_is_refused_by_its_path() -> None:
+    with pytest.raises(UnreadableNode, match="/topics/a has version 2: a later headrace"):
+        znodes.decode_topic("a", b'{"version":2}')
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"garbage", b"\xff"])
+def test_a_garbled_node_is_refused_by_its_path(data: bytes) -> None:
+    with pytest.raises(UnreadableNode, match="/topics/a is garbled"):
+        znodes.decode_topic("a", data)
