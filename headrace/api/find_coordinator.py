@@ -23,7 +23,7 @@ from headrace.wire.messages import Message
 GROUP = 0
 _OTHER_KINDS = {1: "transactions", 2: "share groups"}
 
-AddressOf = Callable[[BrokerImage, Peer], tuple[str, int]]
+AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
 
 
 class FindCoordinator:
@@ -64,7 +64,7 @@ class FindCoordinator:
         if broker is None:
             place = f"{GROUP_OFFSETS_TOPIC}-{partition.index}"
             return _refused(key, KafkaError(ErrorCode.coordinator_not_available, f"{place} has no leader; try again"))
-        host, port = self._address_of(broker, peer)
+        host, port = self._address_of(peer, broker)
         return Message(key=key, node_id=broker.id, host=host, port=port, error_code=0, error_message=None)
 
 
