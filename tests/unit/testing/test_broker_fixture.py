@@ -88,8 +88,9 @@ def test_a_members_session_ends_when_time_passes_without_a_heartbeat(broker: Loc
     def members() -> int:
         return len(admin.describe_consumer_groups(["readers"])["readers"].result(WAIT_S).members)
 
-    # Its first heartbeat after the join is an hour away, so to the broker it is silent.
-    silent = new_consumer(broker, **{"session.timeout.ms": 1_000_000, "heartbeat.interval.ms": 900_000})
+    # Its next heartbeat is a quarter of an hour of real time away, so to the broker it is silent.
+    patient = {"session.timeout.ms": 1_000_000, "heartbeat.interval.ms": 900_000, "max.poll.interval.ms": 1_000_000}
+    silent = new_consumer(broker, **patient)
     try:
         silent.subscribe(["orders"])
         assert silent.poll(WAIT_S) is not None
@@ -112,9 +113,9 @@ def test_brokers_of_one_factory_are_strangers(broker_factory: Callable[..., Loca
 
 def test_a_factory_takes_settings(broker_factory: Callable[..., LocalBroker]) -> None:
     strict = broker_factory({"num.partitions": "3"})
-    AdminClient({"bootstrap.servers": strict.bootstrap}).create_topics([NewTopic("orders", -1, -1)])["orders"].result()
-    topics = AdminClient({"bootstrap.servers": strict.bootstrap}).list_topics(timeout=WAIT_S).topics
-    assert len(topics["orders"].partitions) == 3
+    admin = AdminClient({"bootstrap.servers": strict.bootstrap})
+    admin.create_topics([NewTopic("orders", -1, -1)])["orders"].result(WAIT_S)
+    assert len(admin.list_topics(timeout=WAIT_S).topics["orders"].partitions) == 3
 
 
 def test_a_wrong_setting_is_an_error_of_the_test(broker_factory: Callable[..., LocalBroker]) -> None:
