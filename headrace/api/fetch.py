@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace.api.contract import Reply, Request
 from headrace.api.fetch_sessions import FetchPlan, FetchSessions, Wanted
-from headrace.log.partition_log import Slice
+from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Wanting
@@ -56,9 +56,11 @@ class Fetch:
             try:
                 partition = self._find(wanted, plan)
                 partition.check_leader(wanted.leader_epoch)
-                if wanted.last_fetched_epoch >= 0 and (diverged := partition.diverging(wanted)):
-                    attempt.add_diverging(wanted, partition, *diverged)
-                    continue
+                if wanted.last_fetched_epoch >= 0:
+                    diverging = partition.diverging(wanted.offset, wanted.last_fetched_epoch)
+                    if diverging is not None:
+                        attempt.add_diverging(wanted, partition, *diverging)
+                        continue
                 slice_ = partition.read(
                     wanted.offset, max(0, min(wanted.max_bytes, left)), at_least_one=attempt.size == 0
                 )

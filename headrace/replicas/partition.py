@@ -12,7 +12,8 @@ import asyncio
 import uuid
 from collections.abc import Callable
 
-from headrace.log.partition_log import Appended, PartitionLog, Slice
+from headrace.log.partition_log import Appended, PartitionLog
+from headrace.log.reading import Slice
 from headrace.model.topic_config import TopicConfig
 from headrace.replicas.waiters import CommitWaiters, FetchWaiters
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -131,6 +132,17 @@ class Partition:
         if offset > self._high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
         return self.log.read(offset, max_bytes, self._high_watermark, at_least_one=at_least_one)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch not above `epoch`, the offset where it ended); (-1, -1) if nothing is known that far back."""
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset) or (-1, -1)
+
+    def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
+        """Where the history of a reader that stands at `offset`, its last record of `last_epoch`, parts from ours."""
+        epoch, end = self.end_of_epoch(last_epoch)
+        if epoch == -1:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        return (epoch, end) if epoch < last_epoch or end < offset else None
 
     def delete_records(self, before: int) -> int:
         """Move the start of the log; -1 means up to the high watermark. The new start offset."""

@@ -16,7 +16,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Protocol, cast
 
 from headrace.api.contract import Disconnect, Peer
 from headrace.wire.errors import Malformed
@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
         local = transport.get_extra_info("sockname") or ("", 0)

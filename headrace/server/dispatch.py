@@ -11,7 +11,7 @@ import struct
 from collections.abc import Awaitable, Mapping
 
 from headrace.api.contract import Disconnect, Peer, Request
-from headrace.api.table import API_VERSIONS, Api
+from headrace.api.table import Api
 from headrace.server.connection import Buffer
 from headrace.server.requests_seen import RequestsSeen
 from headrace.wire import frames
@@ -36,7 +36,7 @@ class Dispatcher:
         if api is None:
             raise Disconnect(f"API {api_key} is not served")
         if not api.serves(version):
-            if api_key != API_VERSIONS:
+            if api.unknown_version is None:
                 raise Disconnect(f"{api.name} v{version} is not served, v{api.lowest} to v{api.highest} are")
             header, _ = frames.parse_request_header(frame)
             return _encode(api_key, 0, header.correlation_id, api.unknown_version())

@@ -15,7 +15,7 @@ import uvloop
 
 from headrace.model.broker_config import BrokerConfig, load_broker_config
 from headrace.server.broker import Broker
-from headrace.world.world import real_world
+from headrace.world.world import World, real_world
 
 logger = logging.getLogger("headrace")
 
@@ -32,21 +32,20 @@ class ServeOptions:
 def run(options: ServeOptions) -> int:
     """Runs until told to stop; the exit status. Raises Failure for what the user can mend."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    config = BrokerConfig() if options.config is None else load_broker_config(options.config)
+    world = real_world()
+    config = BrokerConfig() if options.config is None else load_broker_config(options.config, world.disk)
     _allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, config))
+        runner.run(_serve(world, options, config))
     return 0
 
 
-async def _serve(options: ServeOptions, config: BrokerConfig) -> None:
+async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(
-        real_world(), config, options.data, options.listen, advertise=options.advertise, metrics=options.metrics
-    )
+    broker = Broker(world, config, options.data, options.listen, advertise=options.advertise, metrics=options.metrics)
     await broker.start()
     gc.collect()
     gc.freeze()  # what start-up built lives as long as the process: no collection needs to look at it again
@@ -57,12 +56,17 @@ async def _serve(options: ServeOptions, config: BrokerConfig) -> None:
     failed = asyncio.ensure_future(broker.failed())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({failed, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    logger.info("stopping")
-    await broker.stop()
-    logger.info("stopped cleanly")
-    if failed.done():
-        failed.result()
+    error = failed.exception() if failed.done() else None
+    if error is None:
+        logger.info("stopping")
+    else:
+        logger.error("stopping, because a part of the broker failed: %s", error)
     failed.cancel()
+    stopping.cancel()
+    await broker.stop()
+    if error is not None:
+        raise error
+    logger.info("stopped cleanly")
 
 
 def _allow_many_files() -> None:

@@ -82,7 +82,11 @@ class Disk(Protocol):
 
     def file_size(self, path: Path) -> int: ...
 
-    def free_bytes(self, path: Path) -> int: ...
+    def free_bytes(self, path: Path) -> int:
+        """What can still be written to the disk that holds this path."""
+        ...
+
+    def total_bytes(self, path: Path) -> int: ...
 
     def lock(self, path: Path) -> Callable[[], None] | None:
         """Take an exclusive lock that dies with the process; the way to release it, or None if another holds it."""
@@ -209,6 +213,9 @@ class RealDisk:
 
     def free_bytes(self, path: Path) -> int:
         return shutil.disk_usage(path).free
+
+    def total_bytes(self, path: Path) -> int:
+        return shutil.disk_usage(path).total
 
     def lock(self, path: Path) -> Callable[[], None] | None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

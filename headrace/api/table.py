@@ -1,0 +1,141 @@
+"""Every API that is served, with its versions and its handler: dispatch, the ApiVersions reply and the docs read this.
+
+`build_table` is the only place where handlers meet the rooms they ask; each gets the two or three it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.api.api_versions import ApiVersions
+from headrace.api.contract import Handler, Peer
+from headrace.api.create_partitions import CreatePartitions
+from headrace.api.create_topics import CreateTopics
+from headrace.api.delete_groups import DeleteGroups
+from headrace.api.delete_records import DeleteRecords
+from headrace.api.delete_topics import DeleteTopics
+from headrace.api.describe_cluster import DescribeCluster
+from headrace.api.describe_configs import DescribeConfigs
+from headrace.api.describe_groups import DescribeGroups
+from headrace.api.describe_log_dirs import DescribeLogDirs
+from headrace.api.describe_topic_partitions import DescribeTopicPartitions
+from headrace.api.elect_leaders import ElectLeaders
+from headrace.api.fetch import Fetch
+from headrace.api.fetch_sessions import FetchSessions
+from headrace.api.find_coordinator import FindCoordinator
+from headrace.api.heartbeat import Heartbeat
+from headrace.api.alter_configs import AlterConfigs
+from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
+from headrace.api.init_producer_id import InitProducerId
+from headrace.api.join_group import JoinGroup
+from headrace.api.leave_group import LeaveGroup
+from headrace.api.list_config_resources import ListConfigResources
+from headrace.api.list_groups import ListGroups
+from headrace.api.list_offsets import ListOffsets
+from headrace.api.list_partition_reassignments import ListPartitionReassignments
+from headrace.api.metadata import Metadata
+from headrace.api.offset_commit import OffsetCommit
+from headrace.api.offset_delete import OffsetDelete
+from headrace.api.offset_fetch import OffsetFetch
+from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.api.produce import Produce
+from headrace.api.producer_ids import ProducerIds
+from headrace.api.sync_group import SyncGroup
+from headrace.cluster.controller import Controller
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.model.broker_config import BrokerConfig
+from headrace.model.image import BrokerImage, ClusterImage
+from headrace.replicas.host import ReplicaHost
+from headrace.wire.messages import Message
+from headrace.world.world import World
+
+API_VERSIONS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: int
+    name: str
+    lowest: int
+    highest: int
+    handler: Handler
+    advertised_from: int | None = None  # where ApiVersions says something else than what is served
+    unknown_version: Callable[[], Message] | None = None  # the answer to a version that is not served; else: close
+
+    def serves(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What handlers can ask; known to this file and to the broker that builds it."""
+
+    config: BrokerConfig
+    world: World
+    data: Path
+    host: ReplicaHost
+    view: ClusterView
+    controller: Controller
+    groups: GroupCoordinator
+    advertise: tuple[str, int] | None
+    ensure_offsets_topic: Callable[[], Awaitable[None]]
+
+    def image(self) -> ClusterImage:
+        return self.view.image
+
+    def address_of(self, peer: Peer, broker: BrokerImage) -> tuple[str, int]:
+        """Where a client should connect: this broker at the address it already reached, unless told otherwise."""
+        if broker.id == self.config.broker_id and self.advertise is None:
+            return peer.local_host, peer.local_port
+        return broker.host, broker.port
+
+
+def build_table(rooms: Rooms) -> Mapping[int, Api]:
+    """The APIs by key."""
+    disk, clock, entropy = rooms.world.disk, rooms.world.clock, rooms.world.entropy
+    host, controller, groups, config = rooms.host, rooms.controller, rooms.groups, rooms.config
+    sessions = FetchSessions(clock, entropy, config.fetch_session_slots)
+
+    def space() -> tuple[int, int]:
+        return disk.total_bytes(rooms.data), disk.free_bytes(rooms.data)
+
+    apis = [
+        Api(0, "Produce", 3, 13, Produce(host, rooms.image, clock), advertised_from=0),
+        Api(1, "Fetch", 4, 18, Fetch(host, sessions, clock, disk.off_loop, config.fetch_max_bytes)),
+        Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
+        Api(3, "Metadata", 0, 13, Metadata(rooms.view, controller, rooms.address_of, config.auto_create_topics)),
+        Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),
+        Api(9, "OffsetFetch", 1, 10, OffsetFetch(groups, rooms)),
+        Api(10, "FindCoordinator", 0, 6, FindCoordinator(rooms, rooms.address_of, rooms.ensure_offsets_topic)),
+        Api(11, "JoinGroup", 0, 9, JoinGroup(groups)),
+        Api(12, "Heartbeat", 0, 4, Heartbeat(groups)),
+        Api(13, "LeaveGroup", 0, 5, LeaveGroup(groups)),
+        Api(14, "SyncGroup", 0, 5, SyncGroup(groups)),
+        Api(15, "DescribeGroups", 0, 6, DescribeGroups(groups)),
+        Api(16, "ListGroups", 0, 5, ListGroups(groups)),
+        Api(19, "CreateTopics", 2, 7, CreateTopics(controller, rooms.view, clock, config.broker_id, config.settings)),
+        Api(20, "DeleteTopics", 1, 6, DeleteTopics(controller, rooms.view, clock)),
+        Api(21, "DeleteRecords", 0, 2, DeleteRecords(host)),
+        Api(22, "InitProducerId", 0, 5, InitProducerId(ProducerIds(controller.allocate_producer_ids))),
+        Api(23, "OffsetForLeaderEpoch", 2, 4, OffsetForLeaderEpoch(host)),
+        Api(32, "DescribeConfigs", 1, 4, DescribeConfigs(rooms.view, config.broker_id, config.settings)),
+        Api(33, "AlterConfigs", 0, 2, AlterConfigs(controller)),
+        Api(35, "DescribeLogDirs", 1, 5, DescribeLogDirs(host, rooms.data, space)),
+        Api(37, "CreatePartitions", 0, 3, CreatePartitions(controller, clock)),
+        Api(42, "DeleteGroups", 0, 2, DeleteGroups(groups)),
+        Api(43, "ElectLeaders", 0, 2, ElectLeaders(controller, rooms.view, clock)),
+        Api(44, "IncrementalAlterConfigs", 0, 1, IncrementalAlterConfigs(controller)),
+        Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments()),
+        Api(47, "OffsetDelete", 0, 0, OffsetDelete(groups, rooms)),
+        Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, rooms.address_of)),
+        Api(74, "ListConfigResources", 0, 1, ListConfigResources(rooms.view)),
+        Api(75, "DescribeTopicPartitions", 0, 0, DescribeTopicPartitions(rooms.view)),
+    ]
+    served = [(api.key, api.lowest if api.advertised_from is None else api.advertised_from, api.highest) for api in apis]
+    versions = ApiVersions(sorted([*served, (API_VERSIONS, 0, 4)]))
+    table = {api.key: api for api in apis}
+    table[API_VERSIONS] = Api(API_VERSIONS, "ApiVersions", 0, 4, versions, unknown_version=versions.refuse_version)
+    return table

@@ -1,0 +1,215 @@
+"""One broker: the only place that knows every room. It builds them, plugs them into each other, and runs them.
+
+Start: take the address, take the data folder, read the metadata, open the logs, lead the partitions, let clients in.
+Stop: the same backwards. With `clean=False` it just lets go, as a crash would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from prometheus_client.core import Metric
+
+from headrace.api.table import Rooms, build_table
+from headrace.cluster.controller import Controller
+from headrace.cluster.embedded import EmbeddedStore
+from headrace.cluster.membership import found_cluster, register_broker
+from headrace.cluster.topic_changes import NewTopic, TopicDefaults
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.log.folder import DataFolder
+from headrace.log.logs import Logs
+from headrace.model.broker_config import BrokerConfig
+from headrace.model.image import GROUP_OFFSETS_TOPIC, ClusterImage, TopicImage
+from headrace.model.topic_config import TopicConfig, topic_config
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.journal import TopicJournal
+from headrace.server.dispatch import Dispatcher
+from headrace.server.listener import Listener
+from headrace.server.loop_lag import LoopLag
+from headrace.server.metrics import MetricsServer, broker_metrics
+from headrace.server.group_metrics import group_metrics
+from headrace.server.requests_seen import RequestsSeen
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.world import World
+
+logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+
+class Broker:
+    def __init__(
+        self,
+        world: World,
+        config: BrokerConfig,
+        data: Path,
+        listen: Address,
+        *,
+        advertise: Address | None = None,
+        metrics: Address | None = None,
+    ) -> None:
+        self._world = world
+        self._config = config
+        self._data = data
+        self._listen = listen
+        self._advertise = advertise
+        self._metrics_at = metrics
+        self.metrics_port: int | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._opening_offsets: asyncio.Future[TopicImage] | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when clients can connect. Raises Failure for what a person can mend."""
+        world, config = self._world, self._config
+        self._listener = Listener(
+            world.net,
+            world.clock,
+            max_frame_bytes=config.socket_request_max_bytes,
+            max_connections=config.max_connections,
+            max_idle_s=config.connections_max_idle_ms / 1000,
+        )
+        await self._listener.bind(*self._listen)
+        self._folder = DataFolder(world.disk, self._data)
+        await world.disk.off_loop(self._folder.open)
+        self._store = EmbeddedStore(world.disk, self._data / "metadata.db")
+        await self._store.open()
+        await self._join_cluster()
+        await self._open_logs()
+        self._build_rooms()
+        self._running = asyncio.ensure_future(self._run())
+        self._view.subscribe(self._on_image)
+        self._host.follow(ClusterImage("", -1), self._view.image)
+        await self._listener.open(self._dispatcher)
+        if self._metrics_at is not None:
+            self.metrics_port = self._metrics.open(*self._metrics_at)
+
+    async def stop(self, *, clean: bool = True) -> None:
+        self._listener.close()
+        self._metrics.close()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if clean:
+            await self._logs.close()
+        else:
+            self._logs.abandon()
+        await self._store.close()
+        self._folder.close()
+
+    async def failed(self) -> None:
+        """Returns never, unless a part of the broker dies: then its error is raised."""
+        assert self._running is not None
+        await asyncio.shield(self._running)
+
+    @property
+    def address(self) -> Address:
+        return self._listener.address
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for part in (self._controller, self._logs, self._groups, self._listener, self._lag):
+                group.create_task(part.run())
+
+    # --- building ---------------------------------------------------------------------------------------------------
+
+    async def _join_cluster(self) -> None:
+        world, config = self._world, self._config
+        cluster_id = await found_cluster(self._store, world.entropy)
+        await world.disk.off_loop(self._folder.claim, cluster_id, config.broker_id)
+        host, port = self._advertise or self._listener.address
+        await register_broker(self._store, config.broker_id, host, port, config.rack)
+        self._view = ClusterView()
+        defaults = TopicDefaults(config.num_partitions, config.default_replication_factor)
+        self._controller = Controller(self._store, self._view, config.broker_id, defaults, world.entropy)
+        await self._controller.take_office()
+
+    async def _open_logs(self) -> None:
+        image, settings = self._view.image, self._config.settings
+        wanted: dict[str, TopicConfig] = {}
+        for topic in image.topics.values():
+            config = topic_config(topic.settings, {**settings, **image.broker_settings.get("", {})})
+            wanted |= {f"{topic.name}-{partition.index}": config for partition in topic.partitions}
+        self._logs = Logs(self._world.disk, self._world.clock, self._data)
+        await self._logs.open(wanted.get)
+
+    def _build_rooms(self) -> None:
+        world, config = self._world, self._config
+        disk, clock = world.disk, world.clock
+        self._host = ReplicaHost(config.broker_id, self._logs, clock, config.settings)
+        journal = TopicJournal(self._host, clock, disk.off_loop)
+        self._groups = GroupCoordinator(journal, clock, world.entropy, self, _group_settings(config))
+        self._host.on_leadership(self._on_leadership)
+        self._lag = LoopLag(clock)
+        self._seen = RequestsSeen()
+        rooms = Rooms(
+            config=config,
+            world=world,
+            data=self._data,
+            host=self._host,
+            view=self._view,
+            controller=self._controller,
+            groups=self._groups,
+            advertise=self._advertise,
+            ensure_offsets_topic=self.ensure_offsets_topic,
+        )
+        self._table = build_table(rooms)
+        self._dispatcher = Dispatcher(self._table, self._seen, clock)
+        self._metrics = MetricsServer(self._gather)
+
+    # --- plugs between rooms ----------------------------------------------------------------------------------------
+
+    def image(self) -> ClusterImage:
+        return self._view.image
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        self._host.follow(old, new)
+        for name in old.topics.keys() - new.topics.keys():
+            self._groups.on_topic_deleted(name)
+
+    def _on_leadership(self, topic: str, partition: int, leads: bool, epoch: int) -> None:
+        if topic == GROUP_OFFSETS_TOPIC:
+            self._groups.on_leadership(partition, leads, epoch)
+
+    async def ensure_offsets_topic(self) -> None:
+        """Make the topic in which groups keep their state, the first time that somebody asks for a coordinator."""
+        if GROUP_OFFSETS_TOPIC in self._view.image.topics:
+            return
+        if self._opening_offsets is None or self._opening_offsets.done():
+            settings = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._config.offsets_topic_segment_bytes),
+            }
+            new = NewTopic(GROUP_OFFSETS_TOPIC, self._config.offsets_topic_partitions, -1, None, settings)
+            self._opening_offsets = self._controller.create_topic(new)
+        try:
+            await asyncio.shield(self._opening_offsets)
+        except KafkaError as error:
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+
+    def _gather(self) -> Iterator[Metric]:
+        names = {key: api.name for key, api in self._table.items()}
+        yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
+        yield from group_metrics(self._groups, self._host, self._world.clock)
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    return replace(
+        GroupSettings(),
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
+        max_offset_metadata_bytes=config.offset_metadata_max_bytes,
+    )
