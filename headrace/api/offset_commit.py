@@ -13,6 +13,7 @@ from headrace.api.contract import Reply, Request
 from headrace.coordinators.groups.commands import CommitOffsets, OffsetToCommit
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
+from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
@@ -35,7 +36,7 @@ class OffsetCommit:
                 answer = Message(partition_index=part.partition_index, error_code=unknown)
                 partitions.append(answer)
                 if topic is not None:
-                    offsets.append(_offset(topic.name, part))
+                    offsets.append(_offset(topic, part))
                     waiting.append(answer)
             answers.append(Message(name=asked.name, topic_id=asked.topic_id, partitions=partitions))
         response = Message(topics=answers)
@@ -46,9 +47,15 @@ class OffsetCommit:
         return _answer(self._groups.submit(command), response, waiting)
 
 
-def _offset(topic: str, part: Message) -> OffsetToCommit:
-    metadata = part.committed_metadata or ""
-    return OffsetToCommit(topic, part.partition_index, part.committed_offset, part.committed_leader_epoch, metadata)
+def _offset(topic: TopicImage, part: Message) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic=topic.name,
+        topic_id=topic.id,
+        partition=part.partition_index,
+        offset=part.committed_offset,
+        leader_epoch=part.committed_leader_epoch,
+        metadata=part.committed_metadata or "",
+    )
 
 
 async def _answer(committed: asyncio.Future[list[ErrorCode]], response: Message, waiting: list[Message]) -> Message:

@@ -22,7 +22,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 _Found = dict[tuple[str, int], CommittedOffset]
-_NOTHING = CommittedOffset(-1, -1, "", -1)
+_NOTHING = CommittedOffset(-1, -1, "", -1, uuid.UUID(int=0))
 
 
 class OffsetFetch:

@@ -9,7 +9,7 @@ A story is a text of blocks: commands, a line of dashes, what is seen, an empty 
     leave NAME [NAME ...]  |  leave instance=I
     commit NAME topic-partition=offset [generation=N]  |  commit - topic-partition=offset     (- : no member)
     fetch [topic-partition ...]               what the group has committed
-    delete-offsets topic-partition ...  |  delete-group  |  delete-topic NAME
+    delete-offsets topic-partition ...  |  delete-group  |  delete-topic NAME [unnoticed]  |  create-topic NAME
     advance 10s                               let time pass (s, m, h, d)
     show                                      the group's state and members
     restart                                   another broker takes the partition over: read it back from the journal
@@ -254,7 +254,7 @@ class GroupStory:
                 generation = int(number)
                 continue
             topic, _, partition = place.rpartition("-")
-            offsets.append(OffsetToCommit(topic, int(partition), int(number), -1, ""))
+            offsets.append(OffsetToCommit(topic, self._cluster.id_of(topic), int(partition), int(number), -1, ""))
         command = CommitOffsets(GROUP, process.member_id, process.instance, generation, tuple(offsets))
         self._ask(name, command, lambda codes: "committed " + " ".join(code.name.upper() for code in codes))
 
@@ -277,7 +277,11 @@ class GroupStory:
     async def _do_delete_topic(self, words: list[str]) -> None:
         assert self._coordinator is not None
         self._cluster.drop(words[0])
-        self._coordinator.on_topic_deleted(words[0])
+        if "unnoticed" not in words:
+            self._coordinator.on_topic_deleted(words[0])
+
+    async def _do_create_topic(self, words: list[str]) -> None:
+        self._cluster.create(words[0])
 
     # --- the world --------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ that only timers send stand at the end.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -81,6 +82,7 @@ class Leave:
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
     topic: str
+    topic_id: uuid.UUID
     partition: int
     offset: int
     leader_epoch: int
@@ -104,6 +106,7 @@ class CommittedOffset:
     leader_epoch: int
     metadata: str
     commit_ms: int
+    topic_id: uuid.UUID  # an offset means nothing for another topic that later got the same name
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class ForgetTopic:
-    """A topic was deleted: its offsets go. Not answered."""
+    """A topic was deleted: its offsets go, but not those of a new topic of this name. Not answered."""
 
     topic: str
 

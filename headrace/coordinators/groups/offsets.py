@@ -43,15 +43,17 @@ class GroupOffsets:
             if len(asked.metadata.encode()) > self._settings.max_offset_metadata_bytes:
                 outcome.reply.append(ErrorCode.offset_metadata_too_large)
                 continue
-            committed = CommittedOffset(asked.offset, asked.leader_epoch, asked.metadata, now_ms)
+            committed = CommittedOffset(asked.offset, asked.leader_epoch, asked.metadata, now_ms, asked.topic_id)
             outcome.write(offset_record(group.id, asked.topic, asked.partition, committed))
             outcome.reply.append(ErrorCode.none)
 
     def fetch(self, group_id: str, partitions: tuple[tuple[str, int], ...] | None) -> Offsets:
-        stored = self._durable.offsets_of(group_id)
-        if partitions is None:
-            return dict(stored)
-        return {place: stored[place] for place in partitions if place in stored}
+        stored, topics = self._durable.offsets_of(group_id), self._topics.image().topics
+        return {
+            place: stored[place]
+            for place in (stored if partitions is None else partitions)
+            if place in stored and (place[0] not in topics or topics[place[0]].id == stored[place].topic_id)
+        }
 
     def delete(self, group: Group, command: DeleteOffsets, outcome: Outcome) -> None:
         if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
@@ -71,20 +73,30 @@ class GroupOffsets:
         for topic, partition in self._durable.offsets_of(group_id):
             outcome.write(offset_tombstone(group_id, topic, partition))
 
-    def of_topic(self, topic: str) -> list[tuple[str, int]]:
-        """(group, partition) of every offset that is kept for the topic."""
+    def orphans(self, topic: str) -> list[tuple[str, int]]:
+        """(group, partition) of every offset that a deleted topic of this name has left behind."""
+        image = self._topics.image()
         return [
             (group_id, partition)
             for group_id, offsets in self._durable.offsets.items()
-            for name, partition in offsets
-            if name == topic
+            for (name, partition), committed in offsets.items()
+            if name == topic and _orphaned(name, committed, image)
         ]
 
     # --- with time --------------------------------------------------------------------------------------------------
 
     def expired(self, group: Group, now_ms: int) -> list[tuple[str, int]]:
-        """The group's offsets that nobody can be expected to come back for."""
-        offsets = self._durable.offsets_of(group.id)
+        """The group's offsets that nobody can be expected to come back for, or whose topic is gone."""
+        image = self._topics.image()
+        offsets, orphans = Offsets(), list[tuple[str, int]]()
+        for place, committed in self._durable.offsets_of(group.id).items():
+            if _orphaned(place[0], committed, image):
+                orphans.append(place)  # its deletion fell into a crash of the coordinator
+            else:
+                offsets[place] = committed
+        return orphans + self._outlived(group, offsets, now_ms)
+
+    def _outlived(self, group: Group, offsets: Offsets, now_ms: int) -> list[tuple[str, int]]:
         if not offsets or group.state in (State.PREPARING, State.COMPLETING):
             return []
         stored, subscribed = self._durable.groups.get(group.id), group.subscriptions()
@@ -109,14 +121,16 @@ class GroupOffsets:
         defaults = {**self._settings.topic_defaults, **image.broker_settings.get("", {})}
         longest_ms = self._settings.offsets_retention_ms
         for name in names:
-            topic = image.topics.get(name)
-            if topic is None:
-                continue
-            config = topic_config(topic.settings, defaults)
+            config = topic_config(image.topics[name].settings, defaults)
             if not config.deleted or config.retention_ms < 0:
                 return None
             longest_ms = max(longest_ms, config.retention_ms)
         return longest_ms
+
+
+def _orphaned(topic: str, committed: CommittedOffset, image: ClusterImage) -> bool:
+    known = image.topics.get(topic)
+    return known is None or known.id != committed.topic_id
 
 
 def _may_not_commit(group: Group, command: CommitOffsets) -> ErrorCode | None:

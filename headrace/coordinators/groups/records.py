@@ -1,21 +1,24 @@
 """The records of `__consumer_offsets`, in Kafka's own format, so that Kafka's tools read them.
 
 Every key and value starts with a version (int16); strings have an int16 length, bytes an int32 length, -1 for null.
+An offset's value is in Kafka's flexible encoding: its string has the length plus one as a varint, and at the end stands
+the one tagged field.
 
     key 1    group, topic: string, partition: int32                                    an offset
-    value 3  offset: int64, leader_epoch: int32, metadata: string, commit_ms: int64
+    value 4  offset: int64, leader_epoch: int32, metadata: string, commit_ms: int64, tag 0: topic_id: uuid
     key 2    group: string                                                             a group's members
     value 3  protocol_type: string, generation: int32, protocol: string?, leader: string?, state_ms: int64,
              members: [member_id: string, instance_id: string?, client_id: string, client_host: string,
                        rebalance_timeout_ms: int32, session_timeout_ms: int32, subscription: bytes, assignment: bytes]
 
-A key without a value is a tombstone. These are the versions that Kafka 4 writes for classic groups. Pure functions;
-the groups shard is the only caller.
+A key without a value is a tombstone. Kafka reads these versions since 3.5. Pure functions; the groups shard is the only
+caller.
 """
 
 from __future__ import annotations
 
 import struct
+import uuid
 from dataclasses import dataclass
 
 from headrace.coordinators.groups.commands import CommittedOffset
@@ -23,7 +26,8 @@ from headrace.coordinators.shard import Record
 from headrace.wire.errors import Malformed
 
 OFFSET_KEY, GROUP_KEY = 1, 2
-OFFSET_VALUE, GROUP_VALUE = 3, 3
+OFFSET_VALUE, GROUP_VALUE = 4, 3
+_TOPIC_ID_TAG = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,16 @@ def _string(text: str | None) -> bytes:
     return struct.pack(">h", len(raw)) + raw
 
 
+def _compact_string(text: str) -> bytes:
+    raw = text.encode()
+    size, length = len(raw) + 1, bytearray()
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes(length) + raw
+
+
 def _bytes(raw: bytes) -> bytes:
     return struct.pack(">i", len(raw)) + raw
 
@@ -82,7 +96,8 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
     value = struct.pack(">hqi", OFFSET_VALUE, committed.offset, committed.leader_epoch)
-    value += _string(committed.metadata) + struct.pack(">q", committed.commit_ms)
+    value += _compact_string(committed.metadata) + struct.pack(">q", committed.commit_ms)
+    value += _TOPIC_ID_TAG + committed.topic_id.bytes
     return _offset_key(group_id, topic, partition), value
 
 
@@ -148,6 +163,15 @@ class _Cursor:
         except UnicodeDecodeError:
             raise Malformed("a record of the group coordinator has a text that is not UTF-8") from None
 
+    def compact_string(self) -> str:
+        size = shift = 0
+        while True:
+            byte = self.number("B")
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return self._text(size - 1)
+            shift += 7
+
     def bytes(self) -> bytes:
         return self.take(self.number("i"))
 
@@ -164,7 +188,11 @@ def read_key(raw: bytes) -> OffsetKey | GroupKey:
 
 def read_offset(raw: bytes) -> CommittedOffset:
     cursor = _versioned(raw, OFFSET_VALUE)
-    return CommittedOffset(cursor.number("q"), cursor.number("i"), cursor.string(), cursor.number("q"))
+    offset, leader_epoch = cursor.number("q"), cursor.number("i")
+    metadata, commit_ms = cursor.compact_string(), cursor.number("q")
+    if cursor.take(len(_TOPIC_ID_TAG)) != _TOPIC_ID_TAG:
+        raise Malformed("a record of the group coordinator has an offset without the id of its topic")
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, uuid.UUID(bytes=cursor.take(16)))
 
 
 def read_group(raw: bytes) -> StoredGroup:

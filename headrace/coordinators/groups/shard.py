@@ -199,7 +199,7 @@ class GroupShard:
             self._offsets.delete(group, command, outcome)
 
     def _forget_topic(self, command: ForgetTopic, outcome: Outcome, now_ms: int) -> None:
-        kept = self._offsets.of_topic(command.topic)
+        kept = self._offsets.orphans(command.topic)
         for group_id, partition in kept[:MAX_RECORDS]:
             outcome.write(offset_tombstone(group_id, command.topic, partition))
         if len(kept) > MAX_RECORDS:

@@ -76,12 +76,13 @@ class Cluster:
 
     def __init__(self, topics: Mapping[str, Mapping[str, str]], offsets_partitions: int = 1) -> None:
         self._topics = dict(topics)
+        self._lives = dict.fromkeys(topics, 1)  # how often each topic was created
         self._offsets_partitions = offsets_partitions
 
     def image(self) -> ClusterImage:
-        images = {name: _topic(name, 4, settings) for name, settings in self._topics.items()}
+        images = {name: _topic(name, self.id_of(name), 4, settings) for name, settings in self._topics.items()}
         if self._offsets_partitions:
-            images[GROUP_OFFSETS_TOPIC] = _topic(GROUP_OFFSETS_TOPIC, self._offsets_partitions, {})
+            images[GROUP_OFFSETS_TOPIC] = _topic(GROUP_OFFSETS_TOPIC, topic_id(""), self._offsets_partitions, {})
         return ClusterImage(
             cluster_id="stage",
             controller_id=BROKER_ID,
@@ -93,17 +94,25 @@ class Cluster:
     def drop(self, name: str) -> None:
         del self._topics[name]
 
+    def create(self, name: str) -> None:
+        """Anew, with another id than it may have had before."""
+        self._topics[name] = {}
+        self._lives[name] = self._lives.get(name, 0) + 1
+
+    def id_of(self, name: str) -> uuid.UUID:
+        return topic_id(name, self._lives.get(name, 1))
+
     def make_offsets_topic(self) -> None:
         self._offsets_partitions = 1
 
 
-def topic_id(name: str) -> uuid.UUID:
-    return uuid.uuid5(uuid.NAMESPACE_URL, name)
+def topic_id(name: str, life: int = 1) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {life}")
 
 
-def _topic(name: str, count: int, settings: Mapping[str, str]) -> TopicImage:
+def _topic(name: str, name_id: uuid.UUID, count: int, settings: Mapping[str, str]) -> TopicImage:
     partitions = tuple(PartitionImage(index, (BROKER_ID,), (BROKER_ID,), BROKER_ID, 0, 0) for index in range(count))
-    return TopicImage(name, topic_id(name), partitions, settings)
+    return TopicImage(name, name_id, partitions, settings)
 
 
 def subscription(*topics: str) -> bytes:

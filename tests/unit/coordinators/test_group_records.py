@@ -1,5 +1,7 @@
 """The records of `__consumer_offsets`: byte for byte what Kafka writes, and garbage that is skipped."""
 
+import uuid
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,8 @@ from headrace.coordinators.groups.records import (
     read_offset,
 )
 
-COMMITTED = CommittedOffset(offset=42, leader_epoch=3, metadata="note", commit_ms=1_700_000_000_000)
+TOPIC_ID = uuid.UUID(int=0x0F)
+COMMITTED = CommittedOffset(offset=42, leader_epoch=3, metadata="note", commit_ms=1_700_000_000_000, topic_id=TOPIC_ID)
 GROUP = StoredGroup(
     protocol_type="consumer",
     generation=5,
@@ -36,7 +39,14 @@ GROUP = StoredGroup(
 texts = st.text(max_size=20)
 numbers = st.integers(-(2**31), 2**31 - 1)
 longs = st.integers(-(2**63), 2**63 - 1)
-offsets = st.builds(CommittedOffset, offset=longs, leader_epoch=numbers, metadata=texts, commit_ms=longs)
+offsets = st.builds(
+    CommittedOffset,
+    offset=longs,
+    leader_epoch=numbers,
+    metadata=st.text(max_size=200),
+    commit_ms=longs,
+    topic_id=st.uuids(),
+)
 members = st.builds(
     StoredMember,
     member_id=texts,
@@ -63,7 +73,10 @@ def test_offset_has_the_bytes_that_kafka_writes() -> None:
     key, value = offset_record("g", "topic", 9, COMMITTED)
     assert key.hex(" ") == "00 01 00 01 67 00 05 74 6f 70 69 63 00 00 00 09"
     assert value is not None
-    assert value.hex(" ") == ("00 03 00 00 00 00 00 00 00 2a 00 00 00 03 00 04 6e 6f 74 65 00 00 01 8b cf e5 68 00")
+    assert value.hex(" ") == (
+        "00 04 00 00 00 00 00 00 00 2a 00 00 00 03 05 6e 6f 74 65 00 00 01 8b cf e5 68 00"
+        " 01 00 10 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 0f"
+    )
 
 
 def test_group_has_the_bytes_that_kafka_writes() -> None:

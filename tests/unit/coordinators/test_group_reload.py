@@ -30,7 +30,7 @@ from headrace.coordinators.groups.shard import GroupShard
 from headrace.coordinators.shard import Alarm, Outcome, Record, Wait
 from headrace.wire.errors import ErrorCode
 from headrace.world.entropy import SeededEntropy
-from tests.unit.coordinators.stage import Cluster, subscription
+from tests.unit.coordinators.stage import Cluster, subscription, topic_id
 
 DAY_MS = 86_400_000
 PROCESSES = st.integers(0, 3)
@@ -144,13 +144,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES, topic=TOPICS, partition=st.integers(0, 1), offset=st.integers(0, 9))
     def commit(self, who: int, topic: str, partition: int, offset: int) -> None:
-        process, offsets = self.processes[who], (OffsetToCommit(topic, partition, offset, -1, ""),)
+        process, offsets = self.processes[who], (OffsetToCommit(topic, topic_id(topic), partition, offset, -1, ""),)
         command = CommitOffsets(process.group_id, process.member_id, process.instance, process.generation, offsets)
         self.decide(command)
 
     @rule(group=GROUPS, topic=TOPICS)
     def commit_without_membership(self, group: str, topic: str) -> None:
-        self.decide(CommitOffsets(group, "", None, -1, (OffsetToCommit(topic, 0, 1, -1, ""),)))
+        self.decide(CommitOffsets(group, "", None, -1, (OffsetToCommit(topic, topic_id(topic), 0, 1, -1, ""),)))
 
     @rule(group=GROUPS, topic=TOPICS)
     def delete_offsets(self, group: str, topic: str) -> None:
