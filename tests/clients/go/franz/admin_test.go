@@ -75,6 +75,11 @@ func TestTopics(t *testing.T) {
 		grown, err := a.UpdatePartitions(ctx, 4, name)
 		s.Must(err)
 		s.Must(grown.Error())
+		s.Until("four partitions are seen", func() bool {
+			listed, err := a.ListTopics(ctx, name)
+			s.Must(err)
+			return len(listed[name].Partitions) == 4
+		})
 		produce(ctx, s, client(s), name, 3, "new")
 		refused, err := a.UpdatePartitions(ctx, 1, name)
 		s.Must(err)

@@ -4,6 +4,7 @@ package kafkago
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -108,10 +109,13 @@ func member(ctx context.Context, s *telling.Stage, group, topic string, balancer
 		defer close(ended)
 		for {
 			generation, err := joined.Next(ctx)
-			if err != nil {
+			if errors.Is(err, kafka.ErrGroupClosed) || ctx.Err() != nil {
 				return
 			}
-			shares <- generation.Assignments
+			// Any other error is a join that failed because the group was rebalancing; the client tries again.
+			if err == nil {
+				shares <- generation.Assignments
+			}
 		}
 	}()
 	s.Cleanup(func() {
