@@ -28,7 +28,7 @@ from bench import frames, processes
 KAFKA_VERSION = "4.3.0"
 CACHE = Path(__file__).parent / ".cache"
 HOST = "127.0.0.1"
-START_SECONDS = 180.0
+START_SECONDS = 300.0
 WAKE_SECONDS = 60.0
 SETTLE_SECONDS = 0.3
 
@@ -174,10 +174,10 @@ class Peer:
         self.stop()
         raise PeerMissing(f"it did not start: {lines[-1].strip() if lines else 'it printed nothing'}")
 
-    def stop(self) -> bool:
+    def stop(self, seconds: float = processes.STOP_SECONDS) -> bool:
         """Stop the broker; True when it went cleanly within the time it was given."""
         process, self._process = self._process, None
-        return self._children.stop(process) if process else True
+        return self._children.stop(process, seconds=seconds) if process else True
 
     def sleep(self) -> None:
         assert self._process is not None
