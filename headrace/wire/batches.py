@@ -28,6 +28,7 @@ PREFIX_BYTES = 12  # base offset and length: what is needed to find the next bat
 MAGIC = 2
 
 CODEC_MASK = 0x07
+LAST_CODEC = 4
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
@@ -133,6 +134,8 @@ def split_produced(records: memoryview) -> list[tuple[int, BatchHeader]]:
             raise KafkaError(ErrorCode.invalid_record, "a record batch whose count and offsets do not fit")
         if crc32c(records[at + 21 : stop]) != header.crc:
             raise KafkaError(ErrorCode.corrupt_message, "a record batch does not match its CRC")
+        if header.codec > LAST_CODEC:
+            raise KafkaError(ErrorCode.unsupported_compression_type, f"compression codec {header.codec} is unknown")
         found.append((at, header))
         at = stop
     if not found:

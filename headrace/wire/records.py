@@ -143,15 +143,15 @@ def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Recor
         at += batches.read_header(buffer, at).size
 
 
-def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record of this batch that is as late as `timestamp`."""
+def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset: int = 0) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record of this batch, from `from_offset` on, that is as late as `timestamp`."""
     header, section = open_batch(batch, at)
     times = scan_times(
         section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
     )
     if header.attributes & LOG_APPEND_TIME:
         times = [(offset, header.max_timestamp) for offset, _ in times]
-    return next((found for found in times if found[1] >= timestamp), None)
+    return next((found for found in times if found[0] >= from_offset and found[1] >= timestamp), None)
 
 
 def has_null_key(batch: Buffer, at: int = 0) -> bool:

@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 def test_every_message_is_written_and_read_as_kio_does_it(api_key: int, direction: str) -> None:
     versions = [version for key, version, way in MESSAGES if (key, way) == (api_key, direction)]
 
-    @settings(max_examples=6 * len(versions), suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=3 * len(versions), suppress_health_check=list(HealthCheck), deadline=None)
     @given(st.sampled_from(versions), st.data())
     def compare(version: int, data: st.DataObject) -> None:
         entity = entity_of(api_key, version, direction)

@@ -82,6 +82,8 @@ def test_lookup_by_time_finds_the_first_record_that_is_late_enough() -> None:
     batch = records.encode_batch([one(offset=offset, timestamp=time) for offset, time in [(0, 5), (1, 9), (2, 7)]])
     assert [records.first_at_or_after(batch, time) for time in (0, 5, 6, 9)] == [(0, 5), (0, 5), (1, 9), (1, 9)]
     assert records.first_at_or_after(batch, 10) is None
+    assert records.first_at_or_after(batch, 5, from_offset=2) == (2, 7)
+    assert records.first_at_or_after(batch, 9, from_offset=2) is None
 
 
 @pytest.mark.parametrize("codec", CODECS)
