@@ -51,6 +51,9 @@ def read_uvarint(buffer: memoryview, at: int) -> tuple[int, int]:
 
 
 def _compact_length(buffer: memoryview, at: int) -> tuple[int, int]:
+    size = buffer[at]
+    if size < 0x80:  # as nearly always
+        return size - 1, at + 1
     size, at = read_uvarint(buffer, at)
     return size - 1, at
 
@@ -231,6 +234,7 @@ def _tagged_lines(slots: list[Slot], scope: dict[str, Any]) -> list[str]:
     for slot in slots:
         scope[f"default_{slot.name}"] = slot.default
         lines.append(f"    message.{slot.name} = {'[]' if slot.default == [] else f'default_{slot.name}'}")
+    lines += ["    if not buffer[at]: return message, at + 1"]  # as nearly always
     lines += ["    count, at = uvarint(buffer, at)", "    for _ in range(count):"]
     lines += ["        tag, at = uvarint(buffer, at)", "        size, at = uvarint(buffer, at)"]
     lines += ["        end = at + size", "        if end > len(buffer): raise Malformed('a tagged field is cut short')"]

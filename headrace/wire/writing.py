@@ -210,9 +210,10 @@ def _tagged_lines(slots: list[Slot]) -> list[str]:
     """Tagged fields are written in the order of their tags, and only those that differ from their defaults."""
     lines = ["    present = []"]
     for slot in slots:
-        differs = "value" if slot.default == [] and not slot.nullable else f"value != default_{slot.name}"
+        default = f"default_{slot.name}"
+        differs = "value" if slot.default == [] and not slot.nullable else f"value != {default}"
         lines.append(f"    value = {_value_of(slot)}")
-        lines.append(f"    if {differs}:")
+        lines.append(f"    if value is not {default} and {differs}:")
         lines.append(f"        part = Out(); write_{slot.name}(part, value)")
         lines.append(f"        present.append(({slot.tag}, b''.join(part.chunks())))")
     lines.append("    uvarint(out.data, len(present))")
