@@ -25,7 +25,9 @@ def sessions(slots: int = 10) -> tuple[FetchSessions, Clock]:
     return FetchSessions(clock, SeededEntropy(1), slots), clock  # type: ignore[arg-type]
 
 
-def asks(session_id: int, epoch: int, *partitions: tuple[str, int, int], forget: tuple[tuple[str, int], ...] = ()) -> Message:
+def asks(
+    session_id: int, epoch: int, *partitions: tuple[str, int, int], forget: tuple[tuple[str, int], ...] = ()
+) -> Message:
     return Message(
         session_id=session_id,
         session_epoch=epoch,
