@@ -44,6 +44,9 @@ class Member:
     sync_ticket: int | None = None  # its SyncGroup waits for the leader's plan
     new: bool = True  # in no generation yet
 
+    def knows(self) -> set[str]:
+        return {name for name, _ in self.protocols}
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
@@ -62,11 +65,13 @@ class Group:
     unsynced: set[str] = field(default_factory=set)  # joined this generation and have not asked for their part yet
     initial: bool = False  # preparing its first generation: waits out the initial delay
     came_meanwhile: bool = False  # somebody joined during the initial delay
+    known_by: Counter[str] = field(default_factory=Counter)  # protocol -> how many members know it
 
     def add(self, member: Member) -> None:
         if not self.members:
             self.leader = None
         self.members[member.id] = member
+        self.known_by.update(member.knows())
         self.pending.discard(member.id)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.id
@@ -75,11 +80,22 @@ class Group:
 
     def remove(self, member: Member) -> None:
         del self.members[member.id]
+        self._forget_protocols_of(member)
         self.unsynced.discard(member.id)
         if member.instance_id is not None and self.instances.get(member.instance_id) == member.id:
             del self.instances[member.instance_id]
         if self.leader == member.id:
             self.leader = next(iter(self.members), None)
+
+    def teach(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """The member came back and knows these protocols now."""
+        self._forget_protocols_of(member)
+        member.protocols = protocols
+        self.known_by.update(member.knows())
+
+    def _forget_protocols_of(self, member: Member) -> None:
+        self.known_by.subtract(member.knows())
+        self.known_by = +self.known_by  # without those that nobody knows any more
 
     def rename(self, old: Member, new_id: str) -> None:
         """A static member came back under a new member id and takes over the old one's place."""
@@ -123,8 +139,7 @@ class Group:
 
     def _candidates(self) -> set[str]:
         """The protocols that every member knows."""
-        known = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*known)
+        return {name for name, count in self.known_by.items() if count == len(self.members)}
 
     def elect_protocol(self) -> str:
         """Each member votes for the first of its protocols that all know; ties go to the one voted for first."""

@@ -106,7 +106,7 @@ class Membership:
             if group.state is State.STABLE:
                 outcome.reply = replace(outcome.reply, members=())
             return
-        self._update(member, command)
+        self._update(group, member, command)
         self._park_join(member, outcome)
         self._rebalance.advance(group, outcome, now_ms)
 
@@ -119,7 +119,7 @@ class Membership:
         self._rebalance.answer_sync(member, SyncReply(ErrorCode.fenced_instance_id), outcome)
         outcome.cancel_timer(("session", group.id, old_id))
         group.rename(member, self._new_member_id(command))
-        self._update(member, command)
+        self._update(group, member, command)
         member.client_id, member.client_host = command.client_id, command.client_host
         self._rebalance.keep_alive(group, member, outcome)
         if group.state is State.STABLE and group.elect_protocol() == group.protocol:
@@ -134,8 +134,8 @@ class Membership:
         self._park_join(member, outcome)
         self._rebalance.advance(group, outcome, now_ms)
 
-    def _update(self, member: Member, command: Join) -> None:
-        member.protocols = command.protocols
+    def _update(self, group: Group, member: Member, command: Join) -> None:
+        group.teach(member, command.protocols)
         member.session_timeout_ms = command.session_timeout_ms
         member.rebalance_timeout_ms = command.rebalance_timeout_ms
 

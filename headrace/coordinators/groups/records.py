@@ -129,13 +129,16 @@ def group_tombstone(group_id: str) -> Record:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
+_NUMBERS = {code: struct.Struct(">" + code) for code in "Bhiq"}
+
+
 class _Cursor:
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._at = 0
 
     def number(self, code: str) -> int:
-        packed = struct.Struct(">" + code)
+        packed = _NUMBERS[code]
         try:
             value: int = packed.unpack_from(self._raw, self._at)[0]
         except struct.error:
