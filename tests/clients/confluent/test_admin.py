@@ -41,6 +41,13 @@ def test_topic_is_created_listed_described_and_deleted(admin: AdminClient, uniqu
 
 
 @story("topics")
+def test_topic_is_made_by_producing_to_it(new_producer: NewProducer, new_consumer: NewConsumer, unique) -> None:
+    topic = unique("topic")
+    produce(new_producer(), topic, [b"first"])
+    assert read_partition(new_consumer(), topic, 1)[0].value() == b"first"
+
+
+@story("topics")
 def test_validate_only_creates_nothing(admin: AdminClient, unique) -> None:
     topic = unique("topic")
     admin.create_topics([NewTopic(topic, 3, 1)], validate_only=True)[topic].result(10)

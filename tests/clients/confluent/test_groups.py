@@ -1,6 +1,8 @@
 """Consumer groups of confluent-kafka members: shares, rebalances, static members, patterns."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -69,6 +71,45 @@ def test_member_that_leaves_is_replaced_and_one_that_joins_gets_a_share(
     settle([stays, leaves], lambda shares: (len(shares[0]), len(shares[1])) == (4, 0))
     leaves.subscribe([topic])
     settle([stays, leaves], split_evenly(4))
+
+
+MEMBER_THAT_DIES = """
+import sys
+from confluent_kafka import Consumer
+settings = {"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2], "session.timeout.ms": 6000}
+consumer = Consumer(settings)
+consumer.subscribe([sys.argv[3]], on_assign=lambda _, held: print(len(held), flush=True))
+for _ in range(3000):
+    consumer.poll(0.02)
+"""
+
+
+@story("group-leave")
+def test_partitions_of_a_member_that_dies_go_to_the_others(
+    bootstrap: str, new_topic: NewTopicFixture, new_consumer: NewConsumer, unique
+) -> None:
+    topic, group = new_topic(partitions=4), unique("group")
+    stays = new_consumer(group_id=group)
+    stays.subscribe([topic])
+    settle([stays], split_evenly(4))
+    command = [sys.executable, "-c", MEMBER_THAT_DIES, bootstrap, group, topic]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as dies:
+        settle([stays], lambda shares: len(shares[0]) == 2)
+        dies.kill()
+    settle([stays], split_evenly(4))
+
+
+@story("group-split")
+def test_two_groups_read_everything_each(
+    new_topic: NewTopicFixture, new_producer: NewProducer, new_consumer: NewConsumer
+) -> None:
+    topic = new_topic()
+    produce(new_producer(), topic, [b"%d" % number for number in range(10)])
+    for _ in range(2):
+        consumer = new_consumer()
+        consumer.subscribe([topic])
+        assert [int(message.value()) for message in read(consumer, 10)] == list(range(10))
+        consumer.commit(asynchronous=False)
 
 
 @story("static-member")

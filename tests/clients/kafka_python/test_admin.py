@@ -1,6 +1,7 @@
 """Topics, partitions, configs and offsets through kafka-python's admin client, and the errors it must be given."""
 
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ def test_topic_is_created_listed_described_and_deleted(admin: KafkaAdminClient, 
     described = admin.describe_topics([topic])[0]
     assert (described["name"], described["error_code"], described["is_internal"]) == (topic, 0, False)
     assert sorted(part["partition_index"] for part in described["partitions"]) == [0, 1, 2]
+    by_id = admin.describe_topics([uuid.UUID(str(described["topic_id"]))])[0]
+    assert (by_id["name"], by_id["error_code"]) == (topic, 0)
     paged = admin.describe_topic_partitions([topic])
     assert topic in str(paged)
     admin.delete_topics([topic])
