@@ -82,10 +82,9 @@ class Connections:
     def _active(self, peer: Peer, topic: str, pairs: int, seconds: float) -> dict[str, Any]:
         with self._swarm("active", peer, pairs, topic, seconds) as swarm:
             result = swarm.result(seconds + READY_SECONDS)
-        if result["errors"]:
-            raise RuntimeError(
-                f"{peer.name} refused {result['errors']:.0f} requests of {pairs} producers and consumers"
-            )
+        if result["refusals"]:
+            refusals = ", ".join(f"{count} times {what}" for what, count in result["refusals"].items())
+            raise RuntimeError(f"{peer.name} refused requests of {pairs} producers and consumers: {refusals}")
         return result
 
     @contextlib.contextmanager

@@ -76,10 +76,10 @@ def fetched(response: bytes, topic: str, offset: int) -> Fetched:
     return Fetched(error, offset - start, offset)
 
 
-def record_batch(records: int, value_bytes: int) -> bytes:
+def record_batch(records: int, value_bytes: int, timestamp_ms: int) -> bytes:
     """One uncompressed version-2 batch of equal records, without producer id, as a producer would send it."""
     body = b"".join(_record(delta, b"x" * value_bytes) for delta in range(records))
-    after_crc = struct.pack(">hiqqqhii", 0, records - 1, 0, 0, -1, -1, -1, records) + body
+    after_crc = struct.pack(">hiqqqhii", 0, records - 1, timestamp_ms, timestamp_ms, -1, -1, -1, records) + body
     crc = crc32c.crc32c(after_crc)
     after_length = struct.pack(">ibI", -1, 2, crc) + after_crc
     return struct.pack(">qi", 0, len(after_length)) + after_length

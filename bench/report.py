@@ -181,7 +181,7 @@ def _row(metric: Metric, samples: Samples, sizes: Mapping[str, object]) -> Row:
             figure(theirs, metric.unit),
             ABSENT if ratio is None else f"{ratio:.2f}x",
             _goal_text(metric),
-            verdict(metric.goal, ours, ratio),
+            verdict(metric.goal, ours if sizes.get("full", True) else None, ratio),
         )
     )
 

@@ -16,6 +16,7 @@ import json
 import struct
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -76,7 +77,8 @@ class Pair:
     """A producer and the consumer of the same partition, each with its next request sent as the last is answered."""
 
     def __init__(self, producer: Client, consumer: Client, topic: str, partition: int, batch: bytes) -> None:
-        self.produced = self.consumed = self.errors = 0
+        self.produced = self.consumed = 0
+        self.refusals: Counter[str] = Counter()
         self._producer, self._consumer = producer, consumer
         self._topic, self._partition, self._offset = topic, partition, 0
         self._produce = frames.produce(1, topic, partition, batch)
@@ -100,13 +102,16 @@ class Pair:
 
     def _on_produced(self, frame: bytes) -> None:
         error, _ = frames.produced(frame, self._topic)
-        self.errors += bool(error)
-        self.produced += RECORDS_PER_BATCH
+        if error:
+            self.refusals[f"Produce with error code {error}"] += 1
+        else:
+            self.produced += RECORDS_PER_BATCH
         self._producer.send(self._produce)
 
     def _on_fetched(self, frame: bytes) -> None:
         fetched = frames.fetched(frame, self._topic, self._offset)
-        self.errors += bool(fetched.error)
+        if fetched.error:
+            self.refusals[f"Fetch with error code {fetched.error}"] += 1
         self.consumed += fetched.records
         self._offset = fetched.next_offset
         self._fetch()
@@ -148,7 +153,7 @@ async def idle(port: int, count: int, topic: str, partitions: int) -> None:
 
 async def active(port: int, count: int, topic: str, seconds: float) -> None:
     clients = await connect(port, 2 * count)
-    batch = frames.record_batch(RECORDS_PER_BATCH, RECORD_BYTES)
+    batch = frames.record_batch(RECORDS_PER_BATCH, RECORD_BYTES, int(time.time() * 1000))
     pairs = [Pair(clients[2 * n], clients[2 * n + 1], topic, n, batch) for n in range(count)]
     await asyncio.gather(*(pair.begin() for pair in pairs))
     for pair in pairs:
@@ -163,7 +168,8 @@ async def active(port: int, count: int, topic: str, seconds: float) -> None:
     read = sum(pair.consumed - was[1] for pair, was in zip(pairs, before, strict=True))
     for pair in pairs:
         pair.halt()
-    _say({"produced": made / took, "consumed": read / took, "errors": sum(pair.errors for pair in pairs)})
+    refusals = sum((pair.refusals for pair in pairs), Counter[str]())
+    _say({"produced": made / took, "consumed": read / took, "refusals": dict(refusals)})
 
 
 async def _until_told() -> None:
@@ -184,7 +190,7 @@ def _say_ready() -> None:
     print("ready", flush=True)
 
 
-def _say(result: dict[str, float]) -> None:
+def _say(result: dict[str, object]) -> None:
     print(json.dumps(result), flush=True)
 
 

@@ -10,11 +10,11 @@ from bench import frames, lag
 
 
 def test_the_batch_is_read_back_by_another_client() -> None:
-    batch = DefaultRecordBatch(frames.record_batch(200, 100))
+    batch = DefaultRecordBatch(frames.record_batch(200, 100, 1_700_000_000_000))
     assert batch.validate_crc()
     records = list(batch)
     assert [record.offset for record in records] == list(range(200))
-    assert {record.value for record in records} == {b"x" * 100}
+    assert {(record.timestamp, record.value) for record in records} == {(1_700_000_000_000, b"x" * 100)}
 
 
 def test_a_frame_starts_with_its_length_and_names_its_api() -> None:
@@ -28,8 +28,8 @@ def test_a_frame_starts_with_its_length_and_names_its_api() -> None:
 
 
 def test_whole_batches_of_a_fetch_are_counted_and_a_torn_one_is_left() -> None:
-    first, second = frames.record_batch(10, 5), struct.pack(">q", 10) + frames.record_batch(10, 5)[8:]
-    torn = struct.pack(">q", 20) + frames.record_batch(10, 5)[8:-1]
+    first, second = frames.record_batch(10, 5, 0), struct.pack(">q", 10) + frames.record_batch(10, 5, 0)[8:]
+    torn = struct.pack(">q", 20) + frames.record_batch(10, 5, 0)[8:-1]
     answer = fetch_answer("topic", first + second + torn)
     assert frames.fetched(answer, "topic", 0) == frames.Fetched(error=0, records=20, next_offset=20)
 
