@@ -30,6 +30,7 @@ from headrace.world.clock import Clock, Timer
 logger = logging.getLogger(__name__)
 
 RELOAD_DELAY_S = 1.0
+RECORDS_AT_ONCE = 100
 
 # What a client is told when the journal refuses a write: the codes that make it look for its coordinator again.
 _JOURNAL_ERRORS = {
@@ -127,6 +128,7 @@ class CoordinatorRuntime(Generic[S]):
         self._partition_count = partition_count
         self._topic = topic
         self._seats: dict[int, _Seat[S]] = {}
+        self._epochs: dict[int, int] = {}  # the highest that was heard of, by partition
         self._to_load: asyncio.Queue[_Seat[S]] = asyncio.Queue()
 
     # --- leadership and loading -------------------------------------------------------------------------------------
@@ -143,9 +145,12 @@ class CoordinatorRuntime(Generic[S]):
 
     def on_leadership(self, partition: int, leads: bool, epoch: int) -> None:
         """This broker leads the partition in `epoch`, or no longer does. What a higher epoch said stands."""
+        if epoch < self._epochs.get(partition, epoch):
+            return
+        self._epochs[partition] = epoch
         seat = self._seats.get(partition)
         if seat is not None:
-            if epoch < seat.epoch or (leads and epoch == seat.epoch):
+            if leads and epoch == seat.epoch:
                 return
             self._leave(
                 seat, KafkaError(ErrorCode.not_coordinator, f"{self._topic}-{partition} moved to another broker")
@@ -174,8 +179,10 @@ class CoordinatorRuntime(Generic[S]):
     async def _load(self, seat: _Seat[S]) -> None:
         try:
             async for chunk in self._journal.read(self._topic, seat.partition):
-                for _offset, key, value, _timestamp_ms in chunk:
-                    seat.shard.apply(key, value)
+                for start in range(0, len(chunk), RECORDS_AT_ONCE):
+                    for _offset, key, value, _timestamp_ms in chunk[start : start + RECORDS_AT_ONCE]:
+                        seat.shard.apply(key, value)
+                    await asyncio.sleep(0)  # others wait for the loop while a long journal is read
                 if seat.left:
                     return
         except (KafkaError, OSError) as error:

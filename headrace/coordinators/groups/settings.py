@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DAY_MS = 24 * 3600 * 1000
+from headrace.model.topic_config import DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

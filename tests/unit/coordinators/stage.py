@@ -18,6 +18,7 @@ class MemoryJournal:
         self.reads = 0
         self._held: list[asyncio.Future[None]] | None = None
         self._reading: asyncio.Event | None = None
+        self._read_error: Exception | None = None
         self._refusal: KafkaError | None = None
         self._loss: KafkaError | None = None
 
@@ -41,6 +42,9 @@ class MemoryJournal:
         self.reads += 1
         if self._reading is not None:
             await self._reading.wait()
+        if self._read_error is not None:
+            error, self._read_error = self._read_error, None
+            raise error
         records = self.written.get(partition, [])
         for start in range(0, len(records), 3):
             yield [(start + at, key, value, 0) for at, (key, value) in enumerate(records[start : start + 3])]
@@ -61,6 +65,10 @@ class MemoryJournal:
     def unblock_reads(self) -> None:
         assert self._reading is not None
         self._reading.set()
+
+    def fail_read(self, error: Exception) -> None:
+        """The next reader gets nothing."""
+        self._read_error = error
 
     def refuse(self, error: KafkaError) -> None:
         """The next append fails at once."""
@@ -119,5 +127,5 @@ def subscription(*topics: str) -> bytes:
     """What a consumer joins with: version 0 of Kafka's consumer protocol, no user data."""
     raw = b"\x00\x00" + len(topics).to_bytes(4)
     for name in topics:
-        raw += len(name).to_bytes(2) + name.encode()
+        raw += len(name.encode()).to_bytes(2) + name.encode()
     return raw + b"\xff\xff\xff\xff"

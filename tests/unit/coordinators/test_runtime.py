@@ -186,8 +186,26 @@ def test_what_an_older_epoch_says_is_ignored() -> None:
         await settle()
         assert journal.reads == reads
         assert await runtime.submit("x", Ask()) == []
+        runtime.on_leadership(0, False, 6)
+        runtime.on_leadership(0, True, 5)
+        await settle()
+        assert await refused(runtime.submit("x", Ask())) is ErrorCode.not_coordinator
 
     play(story)
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), KafkaError(ErrorCode.kafka_storage_error)])
+def test_journal_that_cannot_be_read_is_tried_again(error: Exception) -> None:
+    async def story(runtime: Runtime, journal: MemoryJournal) -> None:
+        journal.written[0] = [(b"one", b"")]
+        journal.fail_read(error)
+        runtime.on_leadership(0, True, 1)
+        await settle()
+        assert await refused(runtime.submit("x", Ask())) is ErrorCode.coordinator_load_in_progress
+        await asyncio.sleep(5)
+        assert await runtime.submit("x", Ask()) == [b"one"]
+
+    play(story, lead=False)
 
 
 def test_refused_append_leaves_memory_as_the_log_is() -> None:

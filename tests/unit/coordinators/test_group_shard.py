@@ -1,0 +1,199 @@
+"""The groups shard without a runtime: commands in, outcomes out."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.coordinators.groups.commands import (
+    CommitOffsets,
+    ExpireOffsets,
+    FetchOffsets,
+    ForgetTopic,
+    Join,
+    OffsetToCommit,
+    Sync,
+)
+from headrace.coordinators.groups.group import Group, Member
+from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.shard import MAX_RECORDS, GroupShard
+from headrace.coordinators.groups.subscription import subscribed_topics
+from headrace.coordinators.shard import Outcome
+from headrace.wire.errors import ErrorCode
+from headrace.world.entropy import SeededEntropy
+from tests.unit.coordinators.stage import Cluster, subscription, topic_id
+
+DAY_MS = 86_400_000
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
+JOIN = Join("g", "", "static", "c", "/h", 10_000, 30_000, "consumer", (("range", subscription("t")),), True, True)
+
+
+class Stage:
+    """A shard whose outcomes are applied at once, on a clock that is a number."""
+
+    def __init__(self, topics: dict[str, dict[str, str]] | None = None, settings: GroupSettings = SETTINGS) -> None:
+        self.cluster = Cluster({"t": {}, "u": {}} if topics is None else topics)
+        self.shard = GroupShard(settings, self.cluster, SeededEntropy(1))
+        self.shard.loaded(0)
+        self.now_ms = 0
+
+    def decide(self, command: Any) -> Outcome:
+        outcome = self.shard.decide(command, self.now_ms)
+        for record in outcome.records:
+            self.shard.apply(*record)
+        return outcome
+
+    def commit(self, *places: tuple[str, int], member: str = "", generation: int = -1) -> list[ErrorCode]:
+        offsets = tuple(OffsetToCommit(topic, topic_id(topic), index, 5, -1, "") for topic, index in places)
+        instance = "static" if member else None
+        return self.decide(CommitOffsets("g", member, instance, generation, offsets)).reply  # type: ignore[no-any-return]
+
+    def kept(self) -> list[tuple[str, int]]:
+        return sorted(self.decide(FetchOffsets("g", None)).reply)
+
+    def kept_after(self, days: int) -> list[tuple[str, int]]:
+        self.now_ms += days * DAY_MS
+        self.decide(ExpireOffsets())
+        return self.kept()
+
+
+@pytest.mark.parametrize(
+    ("retentions", "settings", "last_day"),
+    [
+        pytest.param({"t": {"retention.ms": str(DAY_MS)}}, SETTINGS, 7, id="the-offsets-own"),
+        pytest.param({"t": {"retention.ms": str(30 * DAY_MS)}}, SETTINGS, 30, id="the-topics"),
+        pytest.param(
+            {"t": {"retention.ms": str(DAY_MS)}, "u": {"retention.ms": str(20 * DAY_MS)}}, SETTINGS, 20, id="longest"
+        ),
+        pytest.param(
+            {"t": {}},
+            replace(SETTINGS, topic_defaults={"log.retention.ms": str(40 * DAY_MS)}),
+            40,
+            id="the-brokers-for-topics",
+        ),
+    ],
+)
+def test_offsets_go_after_the_longest_retention_and_not_before(
+    retentions: dict[str, dict[str, str]], settings: GroupSettings, last_day: int
+) -> None:
+    stage = Stage(retentions, settings)
+    places = [(topic, 0) for topic in retentions]
+    stage.commit(*places)
+    assert stage.kept_after(last_day - 1) == places
+    assert stage.kept_after(1) == []
+
+
+@pytest.mark.parametrize("settings", [{"retention.ms": "-1"}, {"cleanup.policy": "compact"}])
+def test_offsets_stay_where_records_do(settings: dict[str, str]) -> None:
+    stage = Stage({"t": settings})
+    stage.commit(("t", 0))
+    assert stage.kept_after(1_000) == [("t", 0)]
+
+
+def test_member_keeps_the_offsets_of_what_it_subscribes_to_and_no_others() -> None:
+    stage = Stage()
+    joined = stage.decide(JOIN).instructions[0][1]
+    stage.decide(Sync("g", joined.member_id, "static", 1, None, None, {joined.member_id: b"part"}))
+    assert stage.commit(("t", 0), ("u", 0), member=joined.member_id, generation=1) == [ErrorCode.none] * 2
+    assert stage.kept_after(13) == [("t", 0), ("u", 0)]
+    assert stage.kept_after(1) == [("t", 0)]
+
+
+def test_commit_into_a_long_empty_group_starts_its_own_time() -> None:
+    stage = Stage()
+    stage.commit(("t", 0))
+    stage.now_ms += 13 * DAY_MS
+    stage.commit(("t", 1))
+    assert stage.kept_after(2) == [("t", 1)]
+
+
+def test_large_clean_up_is_done_in_pieces() -> None:
+    stage, count = Stage(), MAX_RECORDS + 500
+    stage.commit(*(("t", index) for index in range(count)))
+    stage.cluster.drop("t")
+    first = stage.decide(ForgetTopic("t"))
+    assert len(first.records) == MAX_RECORDS
+    again = first.timers["forget", "t"]
+    assert again is not None
+    assert again.delay_ms == 0
+    rest = stage.decide(again.command)
+    assert len(rest.records) == 500
+    assert rest.timers == {}
+    assert stage.kept() == []
+
+
+def test_topic_made_anew_keeps_its_offsets_when_the_news_of_the_deletion_is_late() -> None:
+    stage = Stage()
+    stage.commit(("t", 0))
+    stage.cluster.drop("t")
+    stage.cluster.create("t")
+    new = OffsetToCommit("t", stage.cluster.id_of("t"), 1, 7, -1, "")
+    stage.decide(CommitOffsets("g", "", None, -1, (new,)))
+    stage.decide(ForgetTopic("t"))
+    assert stage.kept() == [("t", 1)]
+
+
+LONG = "x" * 0x8000
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        pytest.param({"group_id": LONG}, ErrorCode.invalid_group_id, id="group"),
+        pytest.param({"instance_id": LONG}, ErrorCode.invalid_request, id="instance"),
+        pytest.param({"protocol_type": LONG}, ErrorCode.inconsistent_group_protocol, id="type"),
+        pytest.param({"protocols": ((LONG, b""),)}, ErrorCode.inconsistent_group_protocol, id="protocol"),
+    ],
+)
+def test_name_that_no_record_can_hold_is_refused(change: dict[str, Any], error: ErrorCode) -> None:
+    stage = Stage()
+    assert stage.decide(replace(JOIN, **change)).reply.error is error
+    assert list(stage.shard.listings()) == []
+
+
+def test_commit_under_a_name_that_no_record_can_hold_is_refused() -> None:
+    offset = OffsetToCommit("t", topic_id("t"), 0, 1, -1, "")
+    assert Stage().decide(CommitOffsets(LONG, "", None, -1, (offset,))).reply == [ErrorCode.invalid_group_id]
+
+
+def test_who_only_asked_for_a_member_id_leaves_no_trace() -> None:
+    stage = Stage()
+    asked = stage.decide(replace(JOIN, instance_id=None))
+    assert asked.reply.error is ErrorCode.member_id_required
+    (alarm,) = asked.timers.values()
+    assert alarm is not None
+    assert len(list(stage.shard.listings())) == 1
+    stage.decide(alarm.command)
+    assert list(stage.shard.listings()) == []
+
+
+# --- small sums ------------------------------------------------------------------------------------------------------
+
+protocol_lists = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True).map(lambda names: ["e", *names])
+
+
+@given(st.lists(st.permutations("abc").map(list) | protocol_lists, min_size=1, max_size=6))
+def test_elected_protocol_is_known_to_all_and_has_the_most_votes(preferences: list[list[str]]) -> None:
+    everybody_knows = set.intersection(*map(set, preferences))
+    if not everybody_knows:
+        return
+    group = Group("g")
+    for number, names in enumerate(preferences):
+        group.add(Member(str(number), None, "", "", 0, 0, tuple((name, b"") for name in names)))
+    votes = [next(name for name in names if name in everybody_knows) for names in preferences]
+    elected = group.elect_protocol()
+    assert elected in everybody_knows
+    assert all(votes.count(elected) >= votes.count(other) for other in everybody_knows)
+
+
+@given(st.lists(st.text(max_size=10), max_size=5), st.binary(max_size=10))
+def test_subscribed_topics_are_read_from_every_version_of_the_metadata(names: list[str], more: bytes) -> None:
+    assert subscribed_topics(subscription(*names) + more) == frozenset(names)
+
+
+@given(st.binary(max_size=60))
+def test_metadata_of_another_kind_is_recognized_as_such(garbage: bytes) -> None:
+    topics = subscribed_topics(garbage)
+    assert topics is None or all(isinstance(name, str) for name in topics)
