@@ -26,7 +26,8 @@ class Wanted:
     """One partition that a fetch asks for, and what its session last told about it."""
 
     __slots__ = (
-        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "told_end", "told_start", "topic", "topic_id",
+        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "told_end", "told_start", "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: Message, partition: Message) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.api.alter_configs import AlterConfigs
 from headrace.api.api_versions import ApiVersions
 from headrace.api.contract import Handler, Peer
 from headrace.api.create_partitions import CreatePartitions
@@ -26,7 +27,6 @@ from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.find_coordinator import FindCoordinator
 from headrace.api.heartbeat import Heartbeat
-from headrace.api.alter_configs import AlterConfigs
 from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.api.init_producer_id import InitProducerId
 from headrace.api.join_group import JoinGroup
@@ -64,6 +64,10 @@ class Api:
     handler: Handler
     advertised_from: int | None = None  # where ApiVersions says something else than what is served
     unknown_version: Callable[[], Message] | None = None  # the answer to a version that is not served; else: close
+
+    @property
+    def advertised_lowest(self) -> int:
+        return self.lowest if self.advertised_from is None else self.advertised_from
 
     def serves(self, version: int) -> bool:
         return self.lowest <= version <= self.highest
@@ -134,7 +138,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(74, "ListConfigResources", 0, 1, ListConfigResources(rooms.view)),
         Api(75, "DescribeTopicPartitions", 0, 0, DescribeTopicPartitions(rooms.view)),
     ]
-    served = [(api.key, api.lowest if api.advertised_from is None else api.advertised_from, api.highest) for api in apis]
+    served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
     versions = ApiVersions(sorted([*served, (API_VERSIONS, 0, 4)]))
     table = {api.key: api for api in apis}
     table[API_VERSIONS] = Api(API_VERSIONS, "ApiVersions", 0, 4, versions, unknown_version=versions.refuse_version)

@@ -13,7 +13,7 @@ from headrace.wire.errors import KafkaError
 
 
 class CommitWaiters:
-    """Futures that complete once an offset lies below a rising mark. Appends come in offset order, so a queue will do."""
+    """Futures that complete once an offset lies below a rising mark. Appends come in offset order: a queue will do."""
 
     __slots__ = ("_queue",)
 
@@ -41,7 +41,7 @@ class CommitWaiters:
 
 
 class Wanting:
-    """One fetch that waits for `missing_bytes` more over all its partitions, or for anything that changes its answer."""
+    """One fetch that waits for `missing_bytes` more over all its partitions, or for what changes its answer."""
 
     __slots__ = ("done", "missing_bytes")
 

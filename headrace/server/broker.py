@@ -30,10 +30,10 @@ from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
 from headrace.server.dispatch import Dispatcher
+from headrace.server.group_metrics import group_metrics
 from headrace.server.listener import Listener
 from headrace.server.loop_lag import LoopLag
 from headrace.server.metrics import MetricsServer, broker_metrics
-from headrace.server.group_metrics import group_metrics
 from headrace.server.requests_seen import RequestsSeen
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.world import World

@@ -80,7 +80,7 @@ class Listener:
     def entered(self, connection: Connection) -> bool:
         self.accepted += 1
         if len(self.connections) >= self._max_connections:
-            logger.warning("refusing %s: %d connections are open, the limit", connection.peer.host, self._max_connections)
+            logger.warning("refusing %s: max.connections=%d are open", connection.peer.host, self._max_connections)
             return False
         self.connections.add(connection)
         return True
