@@ -212,4 +212,5 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
         max_offset_metadata_bytes=config.offset_metadata_max_bytes,
+        topic_defaults=config.settings,
     )
