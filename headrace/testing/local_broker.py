@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from headrace.model.broker_config import BrokerConfig, broker_config
+from headrace.model.settings import LONG_MAX
 from headrace.server.broker import Broker
 from headrace.testing.broker_clock import BrokerClock
 from headrace.testing.quiet_loop import QuietLoop
@@ -31,6 +32,8 @@ from headrace.world.world import World
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
+# To the broker, clients are silent while its clock is pushed; it must not hang up on them for that.
+SETTINGS = {"connections.max.idle.ms": str(LONG_MAX)}
 PATIENCE_S = 30.0  # beyond this a broker in a thread is stuck, and the test is told so instead of hanging
 
 
@@ -106,7 +109,7 @@ class LocalBroker:
         self.data = data
         self.port = 0
         self.clock = BrokerClock(self._push, self._now_ms)
-        self._settings = dict(settings or {})
+        self._settings = SETTINGS | dict(settings or {})
         self._shift_s = 0.0
         self._life: _Life | None = None
         self._thread: threading.Thread | None = None

@@ -37,6 +37,7 @@ def new_producer(bootstrap: str) -> Producer:
         "reconnect.backoff.ms": 10,
         "reconnect.backoff.max.ms": 100,
         "retry.backoff.ms": 20,
+        "log_level": 0,  # that it loses its broker is the point
     })  # fmt: skip
 
 
@@ -69,9 +70,8 @@ def kill_amid_produce(victim: Victim, seed: int) -> tuple[int, float]:
     """One round; returns the records read and the seconds of the start after the kill."""
     chance = random.Random(seed)
     topic, partitions = f"killed-{seed}-{chance.randrange(1 << 30)}", chance.choice([1, 3, 8])
-    AdminClient({"bootstrap.servers": victim.bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(
-        30
-    )
+    admin = AdminClient({"bootstrap.servers": victim.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
     ledger = Ledger()
     producer = new_producer(victim.bootstrap)
     # The producer runs a thread of its own, so the queue it holds is being sent while the broker is killed.
