@@ -22,11 +22,13 @@ import uuid
 from dataclasses import dataclass
 
 from headrace.coordinators.groups.commands import CommittedOffset
+from headrace.coordinators.record_fields import Cursor, compact_string, sized, string
 from headrace.coordinators.shard import Record
 from headrace.wire.errors import Malformed
 
 OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE, GROUP_VALUE = 4, 3
+_WHAT = "the group coordinator"
 _TOPIC_ID_TAG = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
 
 
@@ -69,34 +71,13 @@ class StoredGroup:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff"
-    raw = text.encode()
-    return struct.pack(">h", len(raw)) + raw
-
-
-def _compact_string(text: str) -> bytes:
-    raw = text.encode()
-    size, length = len(raw) + 1, bytearray()
-    while size >= 0x80:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    length.append(size)
-    return bytes(length) + raw
-
-
-def _bytes(raw: bytes) -> bytes:
-    return struct.pack(">i", len(raw)) + raw
-
-
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return struct.pack(">h", OFFSET_KEY) + _string(group_id) + _string(topic) + struct.pack(">i", partition)
+    return struct.pack(">h", OFFSET_KEY) + string(group_id) + string(topic) + struct.pack(">i", partition)
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> Record:
     value = struct.pack(">hqi", OFFSET_VALUE, committed.offset, committed.leader_epoch)
-    value += _compact_string(committed.metadata) + struct.pack(">q", committed.commit_ms)
+    value += compact_string(committed.metadata) + struct.pack(">q", committed.commit_ms)
     value += _TOPIC_ID_TAG + committed.topic_id.bytes
     return _offset_key(group_id, topic, partition), value
 
@@ -108,79 +89,29 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 def group_record(group_id: str, group: StoredGroup) -> Record:
     parts = [
         struct.pack(">h", GROUP_VALUE),
-        _string(group.protocol_type),
+        string(group.protocol_type),
         struct.pack(">i", group.generation),
-        _string(group.protocol),
-        _string(group.leader),
+        string(group.protocol),
+        string(group.leader),
         struct.pack(">qi", group.state_ms, len(group.members)),
     ]
     for member in group.members:
-        parts += [_string(member.member_id), _string(member.instance_id)]
-        parts += [_string(member.client_id), _string(member.client_host)]
+        parts += [string(member.member_id), string(member.instance_id)]
+        parts += [string(member.client_id), string(member.client_host)]
         parts.append(struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms))
-        parts += [_bytes(member.subscription), _bytes(member.assignment)]
-    return struct.pack(">h", GROUP_KEY) + _string(group_id), b"".join(parts)
+        parts += [sized(member.subscription), sized(member.assignment)]
+    return struct.pack(">h", GROUP_KEY) + string(group_id), b"".join(parts)
 
 
 def group_tombstone(group_id: str) -> Record:
-    return struct.pack(">h", GROUP_KEY) + _string(group_id), None
+    return struct.pack(">h", GROUP_KEY) + string(group_id), None
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-_NUMBERS = {code: struct.Struct(">" + code) for code in "Bhiq"}
-
-
-class _Cursor:
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._at = 0
-
-    def number(self, code: str) -> int:
-        packed = _NUMBERS[code]
-        try:
-            value: int = packed.unpack_from(self._raw, self._at)[0]
-        except struct.error:
-            raise Malformed("a record of the group coordinator ends early") from None
-        self._at += packed.size
-        return value
-
-    def take(self, size: int) -> bytes:
-        if size < 0 or self._at + size > len(self._raw):
-            raise Malformed(f"a record of the group coordinator has a field of {size} bytes")
-        raw = self._raw[self._at : self._at + size]
-        self._at += size
-        return raw
-
-    def optional(self) -> str | None:
-        size = self.number("h")
-        return None if size < 0 else self._text(size)
-
-    def string(self) -> str:
-        return self._text(self.number("h"))
-
-    def _text(self, size: int) -> str:
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError:
-            raise Malformed("a record of the group coordinator has a text that is not UTF-8") from None
-
-    def compact_string(self) -> str:
-        size = shift = 0
-        while True:
-            byte = self.number("B")
-            size |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return self._text(size - 1)
-            shift += 7
-
-    def bytes(self) -> bytes:
-        return self.take(self.number("i"))
-
-
 def read_key(raw: bytes) -> OffsetKey | GroupKey:
-    cursor = _Cursor(raw)
+    cursor = Cursor(raw, _WHAT)
     version = cursor.number("h")
     if version == OFFSET_KEY:
         return OffsetKey(cursor.string(), cursor.string(), cursor.number("i"))
@@ -190,7 +121,8 @@ def read_key(raw: bytes) -> OffsetKey | GroupKey:
 
 
 def read_offset(raw: bytes) -> CommittedOffset:
-    cursor = _versioned(raw, OFFSET_VALUE)
+    cursor = Cursor(raw, _WHAT)
+    cursor.version((OFFSET_VALUE,))
     offset, leader_epoch = cursor.number("q"), cursor.number("i")
     metadata, commit_ms = cursor.compact_string(), cursor.number("q")
     if cursor.take(len(_TOPIC_ID_TAG)) != _TOPIC_ID_TAG:
@@ -199,14 +131,15 @@ def read_offset(raw: bytes) -> CommittedOffset:
 
 
 def read_group(raw: bytes) -> StoredGroup:
-    cursor = _versioned(raw, GROUP_VALUE)
+    cursor = Cursor(raw, _WHAT)
+    cursor.version((GROUP_VALUE,))
     protocol_type, generation = cursor.string(), cursor.number("i")
     protocol, leader, state_ms = cursor.optional(), cursor.optional(), cursor.number("q")
     members = tuple(_read_member(cursor) for _ in range(cursor.number("i")))
     return StoredGroup(protocol_type, generation, protocol, leader, state_ms, members)
 
 
-def _read_member(cursor: _Cursor) -> StoredMember:
+def _read_member(cursor: Cursor) -> StoredMember:
     return StoredMember(
         member_id=cursor.string(),
         instance_id=cursor.optional(),
@@ -214,14 +147,6 @@ def _read_member(cursor: _Cursor) -> StoredMember:
         client_host=cursor.string(),
         rebalance_timeout_ms=cursor.number("i"),
         session_timeout_ms=cursor.number("i"),
-        subscription=cursor.bytes(),
-        assignment=cursor.bytes(),
+        subscription=cursor.sized(),
+        assignment=cursor.sized(),
     )
-
-
-def _versioned(raw: bytes, known: int) -> _Cursor:
-    cursor = _Cursor(raw)
-    version = cursor.number("h")
-    if version != known:
-        raise Malformed(f"a record of the group coordinator has version {version}, only {known} is known here")
-    return cursor
