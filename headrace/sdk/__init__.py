@@ -1,0 +1,47 @@
+"""The Python SDK: producers and consumers with a chosen delivery, blocking and asyncio."""
+
+from headrace.sdk.async_consumer import AsyncConsumer
+from headrace.sdk.async_producer import AsyncProducer
+from headrace.sdk.codecs import Codec
+from headrace.sdk.consumer import Consumer
+from headrace.sdk.errors import (
+    BadMessage,
+    BadSetting,
+    Broken,
+    Fenced,
+    NotDelivered,
+    NotPermitted,
+    SdkError,
+    TopicMissing,
+    TransactionAborted,
+    Unreachable,
+    WrongMoment,
+)
+from headrace.sdk.exactly_once import Tally, exactly_once, exactly_once_async
+from headrace.sdk.message import Message
+from headrace.sdk.producer import Producer
+from headrace.sdk.record import Record
+
+__all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
+    "BadMessage",
+    "BadSetting",
+    "Broken",
+    "Codec",
+    "Consumer",
+    "Fenced",
+    "Message",
+    "NotDelivered",
+    "NotPermitted",
+    "Producer",
+    "Record",
+    "SdkError",
+    "Tally",
+    "TopicMissing",
+    "TransactionAborted",
+    "Unreachable",
+    "WrongMoment",
+    "exactly_once",
+    "exactly_once_async",
+]

@@ -1,0 +1,164 @@
+"""The asyncio producer: the blocking one, driven from an event loop.
+
+Holds no rules of its own. Queueing a message never waits, so it happens on the loop; a thread of its own listens for
+what the broker acknowledged and brings that home to the loop; whatever may wait runs in a second thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from headrace.sdk.async_consumer import AsyncConsumer
+from headrace.sdk.bridge import Bridge, Homecoming
+from headrace.sdk.codecs import Codec, CodecName
+from headrace.sdk.delivery import Delivery
+from headrace.sdk.errors import SdkError, WrongMoment
+from headrace.sdk.message import Message
+from headrace.sdk.partitioner import Partitioner
+from headrace.sdk.producer import WAIT_S, Producer
+from headrace.sdk.profiles import Profile
+from headrace.sdk.record import Record
+from headrace.world.clock import Clock
+
+
+class AsyncProducer:
+    """Writes messages. Arguments and promises are those of Producer.
+
+    async with AsyncProducer("127.0.0.1:9092") as producer:
+        receipt = await producer.send_and_wait("orders", "a value", key="customer-7")
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        delivery: Delivery = "at-least-once",
+        profile: Profile = "balanced",
+        partitioner: Partitioner | None = None,
+        codec: CodecName | Codec = "bytes",
+        transactional_id: str | None = None,
+        clock: Clock | None = None,
+        **overrides: Any,
+    ) -> None:
+        self.blocking = Producer(
+            bootstrap,
+            delivery=delivery,
+            profile=profile,
+            partitioner=partitioner,
+            codec=codec,
+            transactional_id=transactional_id,
+            clock=clock,
+            **overrides,
+        )
+        self._bridge = Bridge("headrace-producer")
+        self._home: Homecoming | None = None
+        self._listener: Thread | None = None
+        self._ending = Event()
+
+    async def open(self) -> None:
+        """Start the client, unless it runs. Every other call does this by itself."""
+        self._opened()
+
+    async def close(self, timeout_s: float = 30.0) -> None:
+        """Deliver what is queued, then stop. Raises NotDelivered if something did not arrive."""
+        if self._ending.is_set():
+            return
+        self._ending.set()
+        if self._listener is not None:
+            await self._bridge.run(self._listener.join)
+        try:
+            await self._bridge.run(self.blocking.close, timeout_s)
+        finally:
+            self._bridge.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except SdkError:
+            if error is None:  # what went wrong inside the block is the better story
+                raise
+
+    async def send(self, topic: str, value: Any, **message: Any) -> None:
+        """Queue one message; it leaves in the background. Waits while the queue is full.
+
+        Takes key, partition, headers, tags, id and timestamp_ms as Producer.send does. A failure is raised by flush.
+        """
+        await self._queue(_record(topic, value, message), None)
+
+    async def send_and_wait(self, topic: str, value: Any, **message: Any) -> Message:
+        """Send one message and wait until the broker has it. Returns the receipt: its partition and offset."""
+        outcome: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        await self._queue(_record(topic, value, message), outcome)
+        return await outcome
+
+    async def flush(self, timeout_s: float = 120.0) -> None:
+        """Wait until every message is delivered. Raises NotDelivered if some were not."""
+        self._opened()
+        await self._bridge.run(self.blocking.flush, timeout_s)
+
+    @asynccontextmanager
+    async def transaction(self, consumer: AsyncConsumer | None = None) -> AsyncIterator[None]:
+        """Producer.transaction, for `async with`."""
+        self._opened()
+        source = consumer.blocking if consumer is not None else None
+        await self._bridge.run(self.blocking.begin_transaction)
+        try:
+            yield
+            await self._bridge.run(self.blocking.commit_transaction, source)
+        except BaseException as error:
+            await self._bridge.run(self.blocking.abort_transaction, error, source)
+            raise
+
+    async def _queue(self, record: Record, outcome: asyncio.Future[Message] | None) -> None:
+        home = self._opened()
+        topic = record.topic or ""
+        if not self.blocking.knows(topic):
+            await self._bridge.run(self.blocking.learn, topic)
+
+        def report(error: SdkError | None, receipt: Message) -> None:
+            home.bring(lambda: _settle(outcome, error, receipt))
+
+        on_delivery = report if outcome is not None else None
+        if not self.blocking.offer(record, on_delivery):
+            await self._bridge.run(self.blocking.send_record, record, on_delivery=on_delivery)
+
+    def _opened(self) -> Homecoming:
+        if self._ending.is_set():
+            raise WrongMoment("this producer is closed: open a new one")
+        if self._home is None:
+            self._home = Homecoming(asyncio.get_running_loop())
+            self.blocking.open()
+            self._listener = Thread(target=self._listen, name="headrace-producer-listener", daemon=True)
+            self._listener.start()
+        return self._home
+
+    def _listen(self) -> None:
+        while not self._ending.is_set():
+            self.blocking.poll(WAIT_S)
+
+
+def _record(topic: str, value: Any, message: dict[str, Any]) -> Record:
+    for name in ("headers", "tags"):
+        if name in message:
+            message[name] = tuple(message[name])
+    return Record(value, topic=topic, **message)
+
+
+def _settle(outcome: asyncio.Future[Message] | None, error: SdkError | None, receipt: Message) -> None:
+    if outcome is None or outcome.done():
+        return
+    if error is None:
+        outcome.set_result(receipt)
+    else:
+        outcome.set_exception(error)

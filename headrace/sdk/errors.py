@@ -1,0 +1,139 @@
+"""Every error that the SDK raises: one line that says what happened, to what, and what to do next.
+
+Owned here, raised by every file of the room. librdkafka's own exceptions never leave the SDK: `explained` turns them
+into the class a program can catch and the line a person can act on; the client's error stays reachable as `__cause__`
+or as `code`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.model.failure import Failure
+
+
+class SdkError(Failure):
+    """Anything that the SDK could not do. `code` is Kafka's error code, or librdkafka's, if there is one."""
+
+    def __init__(self, line: str, code: int | None = None) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+class BadSetting(SdkError):
+    """A setting is unknown, impossible, or breaks the delivery that was asked for."""
+
+
+class BadMessage(SdkError):
+    """A message cannot be written or read as it is."""
+
+
+class WrongMoment(SdkError):
+    """A call that makes no sense now: outside a transaction, after close."""
+
+
+class Unreachable(SdkError):
+    """No broker answered in time."""
+
+
+class TopicMissing(SdkError):
+    """The topic, or that partition of it, does not exist."""
+
+
+class NotPermitted(SdkError):
+    """The broker knows who asks and says no, or does not know who asks."""
+
+
+class NotDelivered(SdkError):
+    """Messages that were sent are not known to be stored."""
+
+
+class Fenced(SdkError):
+    """A newer producer or group member has taken this one's place. It must not go on."""
+
+
+class TransactionAborted(SdkError):
+    """The transaction was taken back: nothing of it will be read. It may be done again."""
+
+
+class Broken(SdkError):
+    """The client cannot go on after this error; a new one can."""
+
+
+_TAKEN_OVER = (
+    "a newer producer with the same transactional id has taken over, or the transaction stayed open for longer than "
+    "transaction.timeout.ms; run one producer per transactional id and let this one end"
+)
+_START_BROKER = "is the broker running, and is the address right?"
+_CREATE_TOPIC = "`headrace topic create NAME` makes it"
+_ASK_ADMIN = "ask for the right, or check the credentials"
+
+_MEANING: dict[int, tuple[type[SdkError], str]] = {
+    KafkaError._FENCED: (Fenced, _TAKEN_OVER),
+    KafkaError.PRODUCER_FENCED: (Fenced, _TAKEN_OVER),
+    KafkaError.INVALID_PRODUCER_EPOCH: (Fenced, _TAKEN_OVER),
+    KafkaError.FENCED_INSTANCE_ID: (
+        Fenced,
+        "another member with the same group.instance.id has joined; give each member its own",
+    ),
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: (
+        Broken,
+        "the broker no longer knows this transactional id, because it was idle for too long; open a new producer",
+    ),
+    KafkaError.INVALID_TXN_STATE: (Broken, "the transaction is over on the broker; open a new producer"),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        BadSetting,
+        "transaction.timeout.ms is larger than the broker's transaction.max.timeout.ms",
+    ),
+    KafkaError._TRANSPORT: (Unreachable, _START_BROKER),
+    KafkaError._ALL_BROKERS_DOWN: (Unreachable, _START_BROKER),
+    KafkaError._RESOLVE: (Unreachable, "check the host name"),
+    KafkaError._TIMED_OUT: (Unreachable, _START_BROKER),
+    KafkaError._MSG_TIMED_OUT: (NotDelivered, "the broker did not take it within message.timeout.ms; " + _START_BROKER),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: (TopicMissing, _CREATE_TOPIC),
+    KafkaError._UNKNOWN_TOPIC: (TopicMissing, _CREATE_TOPIC),
+    KafkaError._UNKNOWN_PARTITION: (TopicMissing, "`headrace topic describe NAME` shows its partitions"),
+    KafkaError.TOPIC_EXCEPTION: (BadMessage, "a topic name has letters, digits, dots, dashes and underscores only"),
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        BadMessage,
+        "send less, or raise message.max.bytes here and max.message.bytes on the topic",
+    ),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (NotPermitted, _ASK_ADMIN),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: (NotPermitted, _ASK_ADMIN),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (NotPermitted, _ASK_ADMIN),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (NotPermitted, _ASK_ADMIN),
+    KafkaError.SASL_AUTHENTICATION_FAILED: (NotPermitted, _ASK_ADMIN),
+    KafkaError._AUTHENTICATION: (NotPermitted, _ASK_ADMIN),
+    KafkaError._AUTO_OFFSET_RESET: (
+        SdkError,
+        "there is no committed offset to go on from; seek, or set auto_offset_reset to earliest or latest",
+    ),
+    KafkaError._INVALID_ARG: (BadSetting, "check the value"),
+    KafkaError._UNSUPPORTED_FEATURE: (SdkError, "the broker is too old for this, or does not offer it"),
+    KafkaError.UNSUPPORTED_VERSION: (SdkError, "the broker is too old for this, or does not offer it"),
+}
+
+
+def explained(error: KafkaError, doing: str) -> SdkError:
+    """The SDK's error for one of the client's. `doing` starts the line: what was tried, with names."""
+    kind, advice = _MEANING.get(error.code(), (SdkError, ""))
+    if error.fatal() and kind is SdkError:
+        kind, advice = Broken, "open a new client"
+    elif error.txn_requires_abort() and kind is SdkError:
+        kind, advice = TransactionAborted, "do the transaction again"
+    line = f"{doing}: {words_of(error)}"
+    return kind(f"{line}; {advice}" if advice else line, error.code())
+
+
+def cause_of(error: KafkaException) -> KafkaError:
+    """What a client exception is about."""
+    cause: Any = error.args[0] if error.args else None
+    return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(cause))
+
+
+def words_of(error: KafkaError) -> str:
+    """The client's words for an error, in one line and without its remark on who found it."""
+    text = " ".join(error.str().split())
+    return text.replace("Broker: ", "").replace("Local: ", "")

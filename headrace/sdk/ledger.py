@@ -1,0 +1,197 @@
+"""The consumer's book: what was fetched, handed out, acknowledged, and may therefore be committed.
+
+Sans-IO: the consumer brings messages, acknowledgements and the time, and takes decisions away; the blocking and the
+asyncio consumer share it. One lock, because acknowledgements may come from any thread.
+
+Invariant: an offset becomes committable only when every message of its partition that was handed out below it has been
+acknowledged, in whatever order that happens. A partition that is forgotten (revoked, or sought) takes all its
+entries along, and acknowledgements that come late for it change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from threading import Lock
+
+from headrace.sdk.errors import BadSetting
+from headrace.sdk.message import Message
+from headrace.sdk.pace import Pace
+
+Place = tuple[str, int]  # topic and partition
+
+NO_LIMIT = 1 << 62
+
+
+class _Line:
+    """One partition: the offsets that were handed out, oldest first, and which of them are done out of turn."""
+
+    def __init__(self, position: int) -> None:
+        self.open: deque[int] = deque()
+        self.done_early: set[int] = set()
+        self.position = position  # the offset after the last one handed out
+        self.settled = position  # up to here it is committed, or on its way
+        self.sought = False  # the program chose the position: that alone is worth a commit
+
+    @property
+    def committable(self) -> int:
+        return self.open[0] if self.open else self.position
+
+    def hand_out(self, offset: int) -> None:
+        self.open.append(offset)
+        self.position = offset + 1
+
+    def acknowledge(self, offset: int) -> int:
+        """How many messages left the open ones."""
+        if not self.open or offset < self.open[0] or offset >= self.position or offset in self.done_early:
+            return 0
+        self.done_early.add(offset)
+        while self.open and self.open[0] in self.done_early:
+            self.done_early.remove(self.open.popleft())
+        return 1
+
+    def acknowledge_all(self) -> int:
+        count = len(self.open) - len(self.done_early)
+        self.open.clear()
+        self.done_early.clear()
+        return count
+
+
+class Ledger:
+    def __init__(self, auto_ack: bool, in_flight_limit: int | None = None, pace: Pace | None = None) -> None:
+        if in_flight_limit is not None and in_flight_limit < 1:
+            raise BadSetting(f"in_flight_limit={in_flight_limit} lets nothing through: give 1 or more")
+        self._auto_ack = auto_ack
+        self._limit = NO_LIMIT if in_flight_limit is None else in_flight_limit
+        self._pace = pace
+        self._lock = Lock()
+        self._fetched: deque[Message] = deque()
+        self._held: dict[Place, list[Message]] = {}  # of paused partitions
+        self._lines: dict[Place, _Line] = {}
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Messages handed out and not yet acknowledged."""
+        return self._in_flight
+
+    @property
+    def has_fetched(self) -> bool:
+        return bool(self._fetched)
+
+    def asked_for_more(self) -> None:
+        """The program asks for its next messages: with auto_ack, it is done with all it has."""
+        if self._auto_ack:
+            self.acknowledge_all()
+
+    def room(self, now_s: float) -> int:
+        """How many messages may be handed out now."""
+        free = self._limit - self._in_flight
+        return min(free, self._pace.permits(now_s)) if self._pace else free
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until the rate lets a message through; an acknowledgement may be what is missing instead."""
+        return self._pace.wait_s(now_s) if self._pace else 0.0
+
+    def fetched(self, messages: Iterable[Message]) -> None:
+        with self._lock:
+            for message in messages:
+                held = self._held.get((message.topic, message.partition))
+                (self._fetched if held is None else held).append(message)
+
+    def take(self, wanted: int, now_s: float) -> list[Message]:
+        """Hand out up to `wanted` messages, as far as the limits allow."""
+        with self._lock:
+            count = max(0, min(wanted, self.room(now_s), len(self._fetched)))
+            taken = [self._fetched.popleft() for _ in range(count)]
+            for message in taken:
+                place = (message.topic, message.partition)
+                line = self._lines.get(place)
+                if line is None:
+                    line = self._lines[place] = _Line(message.offset)
+                line.hand_out(message.offset)
+            self._in_flight += count
+            if self._pace:
+                self._pace.spend(count, now_s)
+            return taken
+
+    def acknowledge(self, messages: Iterable[Message]) -> None:
+        with self._lock:
+            for message in messages:
+                line = self._lines.get((message.topic, message.partition))
+                if line is not None:
+                    self._in_flight -= line.acknowledge(message.offset)
+
+    def acknowledge_all(self) -> None:
+        with self._lock:
+            self._in_flight -= sum(line.acknowledge_all() for line in self._lines.values())
+
+    def committable(self) -> dict[Place, int]:
+        """Where each partition may be committed, of those that moved since they were settled."""
+        with self._lock:
+            return {
+                place: line.committable
+                for place, line in self._lines.items()
+                if line.sought or line.committable > line.settled
+            }
+
+    def progress(self) -> dict[Place, int]:
+        """Where every partition may be committed."""
+        with self._lock:
+            return {place: line.committable for place, line in self._lines.items()}
+
+    def settle(self, offsets: Mapping[Place, int]) -> None:
+        """These offsets are committed, or surely will be."""
+        with self._lock:
+            for place, offset in offsets.items():
+                line = self._lines.get(place)
+                if line is not None:
+                    line.settled, line.sought = offset, False
+
+    def has_unsettled(self, places: Iterable[Place]) -> bool:
+        """Whether messages of these partitions were handed out and are not settled."""
+        lines = (self._lines.get(place) for place in places)
+        return any(line is not None and line.position > line.settled for line in lines)
+
+    def restart_points(self) -> dict[Place, int]:
+        """Where to read each partition again so that everything that is not settled comes again."""
+        with self._lock:
+            points = {place: line.settled for place, line in self._lines.items()}
+            for message in (*self._fetched, *(each for held in self._held.values() for each in held)):
+                points.setdefault((message.topic, message.partition), message.offset)
+            return points
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """These partitions are gone, or will be read from elsewhere."""
+        with self._lock:
+            gone = set(places)
+            self._fetched = deque(each for each in self._fetched if (each.topic, each.partition) not in gone)
+            for place in gone:
+                self._held.pop(place, None)
+                line = self._lines.pop(place, None)
+                if line is not None:
+                    self._in_flight -= line.acknowledge_all()
+
+    def move(self, places: Mapping[Place, int]) -> None:
+        """The program chose to read these partitions from these offsets on, and that counts as progress."""
+        self.forget(places)
+        with self._lock:
+            for place, offset in places.items():
+                line = self._lines[place] = _Line(offset)
+                line.sought = True
+
+    def hold(self, places: Iterable[Place]) -> None:
+        """Keep what was fetched of these partitions back until they are released."""
+        with self._lock:
+            for place in places:
+                self._held.setdefault(place, [])
+            rest: list[Message] = []
+            for message in self._fetched:
+                held = self._held.get((message.topic, message.partition))
+                (rest if held is None else held).append(message)
+            self._fetched = deque(rest)
+
+    def release(self, places: Iterable[Place]) -> None:
+        with self._lock:
+            for place in places:
+                self._fetched.extend(self._held.pop(place, ()))

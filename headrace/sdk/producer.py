@@ -1,0 +1,299 @@
+"""The blocking producer.
+
+Thin over librdkafka, which queues, batches, retries and keeps order; this file adds the choice of delivery and profile,
+codecs, partitions by a function, transactions as a `with` block, and errors in one line. AsyncProducer drives this same
+class. Invariant: a message that was not delivered is never forgotten: its own callback hears of it, or `flush`,
+`close` or the end of the transaction raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.sdk.codecs import Codec, CodecName, codec_of
+from headrace.sdk.delivery import Delivery
+from headrace.sdk.errors import (
+    BadMessage,
+    Broken,
+    Fenced,
+    NotDelivered,
+    SdkError,
+    WrongMoment,
+    cause_of,
+    explained,
+)
+from headrace.sdk.message import Header, Message
+from headrace.sdk.partitioner import PartitionChoice, Partitioner
+from headrace.sdk.profiles import Profile
+from headrace.sdk.received import message_of
+from headrace.sdk.record import Key, Record, outgoing
+from headrace.sdk.settings import producer_settings
+from headrace.sdk.topic_facts import partition_count
+from headrace.sdk.transaction import Transactions
+from headrace.world.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from headrace.sdk.consumer import Consumer
+
+OnDelivery = Callable[[SdkError | None, Message], None]
+
+ANSWER_TIMEOUT_S = 10.0
+QUEUE_TURNS = 1200  # of WAIT_S: how long `send` waits for room in a queue that does not move
+WAIT_S = 0.1
+REPORTS_EVERY = 64  # messages between two looks at what the broker acknowledged
+
+
+class Producer:
+    """Writes messages.
+
+    with Producer("127.0.0.1:9092") as producer:
+        producer.send("orders", "a value", key="customer-7")
+
+    `delivery` says how sure it must be:
+
+    - "at-most-once": sent once, no answer awaited (acks=0, no retries). Fast; a message may be lost, none is doubled.
+    - "at-least-once" (default): acks=all, retries, idempotent. What is acknowledged is stored; retries of the client
+      neither double nor reorder. A program that crashes before the answer and sends again may double.
+    - "exactly-once": transactions. Needs `transactional_id`, a name of this one producer that stays over restarts;
+      every message is sent inside `with producer.transaction():`, and readers see all of it or nothing.
+
+    `profile` says what it is tuned for: "throughput", "latency" or "balanced" (see headrace.sdk.profiles).
+    `partitioner` is a function (key, partition count) -> partition; without it the key's hash decides as in the Java
+    client, and chance where there is no key. `codec` turns values into bytes: "bytes", "text", "json" or an object with
+    encode and decode. Any setting of librdkafka can be given by name: `linger_ms=20`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        delivery: Delivery = "at-least-once",
+        profile: Profile = "balanced",
+        partitioner: Partitioner | None = None,
+        codec: CodecName | Codec = "bytes",
+        transactional_id: str | None = None,
+        clock: Clock | None = None,
+        **overrides: Any,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._settings = producer_settings(bootstrap, delivery, profile, transactional_id, overrides)
+        self._codec = codec_of(codec)
+        self._choice = (
+            PartitionChoice(partitioner, self._count_partitions, clock or SystemClock()) if partitioner else None
+        )
+        self._transactional_id = transactional_id
+        self._transactions: Transactions | None = None
+        self._client: confluent_kafka.Producer | None = None
+        self._closed = False
+        self._sent = 0
+        self._failures: list[SdkError] = []
+
+    # --- life ---
+
+    def open(self) -> confluent_kafka.Producer:
+        """Start the client, unless it runs. Every other call does this by itself."""
+        if self._closed:
+            raise WrongMoment("this producer is closed: open a new one")
+        if self._client is None:
+            try:
+                self._client = confluent_kafka.Producer({**self._settings, "on_delivery": self._reported})
+            except KafkaException as error:
+                raise explained(cause_of(error), f"starting a producer for {self._bootstrap}") from error
+        return self._client
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Deliver what is queued, then stop. Raises NotDelivered if something did not arrive."""
+        client, self._client, self._closed = self._client, None, True
+        if client is not None:
+            left = client.flush(timeout_s)
+            client.purge()
+            client.flush(0)
+            client.close()
+            self._raise_failures(left)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except SdkError:
+            if error is None:  # what went wrong inside the block is the better story
+                raise
+
+    # --- sending ---
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Key | None = None,
+        partition: int | None = None,
+        headers: Iterable[Header] = (),
+        tags: Iterable[str] = (),
+        id: str | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Queue one message; it leaves in the background. Waits while the queue is full.
+
+        `value` None is a tombstone. `tags` and `id` become the headers headrace.tag and headrace.id. `on_delivery` is
+        called with (error or None, receipt) during a later send, flush or close; without it flush raises failures.
+        """
+        record = Record(value, key, topic, partition, tuple(headers), tuple(tags), id, timestamp_ms)
+        self.send_record(record, on_delivery=on_delivery)
+
+    def send_record(self, record: Record, *, on_delivery: OnDelivery | None = None) -> None:
+        """`send`, with the message as one object."""
+        for _ in range(QUEUE_TURNS):
+            if self.offer(record, on_delivery):
+                return
+            self.open().poll(WAIT_S)  # the queue empties, because every message is delivered or given up in time
+        raise NotDelivered(
+            f"the queue has been full for {QUEUE_TURNS * WAIT_S:g} s, the message to {record.topic} was not taken: "
+            f"does {self._bootstrap} answer?"
+        )
+
+    def offer(self, record: Record, on_delivery: OnDelivery | None = None) -> bool:
+        """Queue one message without waiting; False if the queue is full."""
+        client = self.open()
+        if record.topic is None:
+            raise BadMessage("a record to send needs a topic")
+        if self._transactional_id and not self._txn().is_open:
+            raise WrongMoment("an exactly-once producer sends inside `with producer.transaction():`")
+        arguments = outgoing(record.topic, record, self._codec)
+        if record.partition is not None:
+            arguments["partition"] = record.partition
+        elif self._choice is not None:
+            arguments["partition"] = self._choice.choose(record.topic, arguments["key"])
+        if on_delivery is not None:
+            arguments["on_delivery"] = self._reporter(on_delivery)
+        try:
+            client.produce(**arguments)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            raise explained(cause_of(error), f"sending to {record.topic}") from error
+        except (TypeError, ValueError) as error:
+            raise BadMessage(f"a message to {record.topic} cannot be sent: {error}") from error
+        self._sent += 1
+        if on_delivery is not None or self._sent % REPORTS_EVERY == 0:
+            client.poll(0)
+        return True
+
+    def knows(self, topic: str) -> bool:
+        """Whether `offer` can choose a partition of this topic without asking the broker first."""
+        return self._choice is None or self._choice.knows(topic)
+
+    def learn(self, topic: str) -> None:
+        """Ask the broker what `offer` needs to know about the topic."""
+        if self._choice is not None:
+            self._choice.learn(topic)
+
+    def send_and_wait(self, topic: str, value: Any, *, timeout_s: float = 120.0, **message: Any) -> Message:
+        """Send one message and wait until the broker has it. Returns the receipt: its partition and offset."""
+        outcome: list[tuple[SdkError | None, Message]] = []
+        self.send(topic, value, on_delivery=lambda error, receipt: outcome.append((error, receipt)), **message)
+        client = self.open()
+        for _ in range(int(timeout_s / WAIT_S) + 1):
+            if outcome:
+                break
+            client.poll(WAIT_S)
+        else:
+            raise NotDelivered(f"no answer about a message to {topic} within {timeout_s:g} s: it may still arrive")
+        error, receipt = outcome[0]
+        if error is not None:
+            raise error
+        return receipt
+
+    def flush(self, timeout_s: float = 120.0) -> None:
+        """Wait until every message is delivered. Raises NotDelivered if some were not."""
+        self._raise_failures(self.open().flush(timeout_s))
+
+    def poll(self, timeout_s: float = 0.0) -> int:
+        """Let callbacks of delivered messages run; how many there were. Needed only by a program that sends rarely."""
+        return self.open().poll(timeout_s)
+
+    # --- transactions ---
+
+    @contextmanager
+    def transaction(self, consumer: Consumer | None = None) -> Iterator[None]:
+        """Everything sent in the block is committed at its end, or, if the block raises, aborted.
+
+        With a `consumer`, the offsets of what it handed out belong to the transaction too: the input counts as read if
+        and only if the output is committed; after an abort the consumer hands the same messages out again. Raises
+        TransactionAborted if the broker could not take it (it may be done again) and Fenced if another producer has
+        this transactional id.
+        """
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction(consumer)
+        except BaseException as error:
+            self.abort_transaction(error, consumer)
+            raise
+
+    def start_transactions(self) -> None:
+        """Take over from earlier producers with this transactional id, and end what they left open."""
+        self._txn().start()
+
+    def begin_transaction(self) -> None:
+        self._txn().begin()
+
+    def commit_transaction(self, consumer: Consumer | None = None) -> None:
+        if consumer is not None:
+            self._txn().add_offsets(*consumer.offsets_for_transaction())
+        self._txn().commit()
+        if consumer is not None:
+            consumer.transaction_committed()
+
+    def abort_transaction(self, because: BaseException, consumer: Consumer | None = None) -> None:
+        """Take everything back. After an error that ends this producer, the broker does so by itself."""
+        self._failures.clear()  # they are part of what is taken back
+        self._txn().abort_after(because)
+        if consumer is not None and not isinstance(because, Fenced | Broken):
+            consumer.transaction_aborted()
+
+    def _txn(self) -> Transactions:
+        if self._transactional_id is None:
+            raise WrongMoment('transactions need Producer(delivery="exactly-once", transactional_id=...)')
+        if self._transactions is None:
+            self._transactions = Transactions(self.open(), self._transactional_id)
+        return self._transactions
+
+    # --- inside ---
+
+    def _reported(self, error: KafkaError | None, inner: confluent_kafka.Message) -> None:
+        if error is not None:
+            self._failures.append(explained(error, f"sending to {inner.topic()}"))
+
+    def _reporter(self, on_delivery: OnDelivery) -> Callable[[KafkaError | None, confluent_kafka.Message], None]:
+        def report(error: KafkaError | None, inner: confluent_kafka.Message) -> None:
+            failure = explained(error, f"sending to {inner.topic()}") if error is not None else None
+            on_delivery(failure, message_of(inner, self._codec))
+
+        return report
+
+    def _raise_failures(self, left: int) -> None:
+        failures, self._failures = self._failures, []
+        if failures:
+            raise NotDelivered(f"{_plural(len(failures))} not delivered; the first: {failures[0]}", failures[0].code)
+        if left:
+            raise NotDelivered(f"{_plural(left)} still waiting to be delivered: does {self._bootstrap} answer?")
+
+    def _count_partitions(self, topic: str) -> int:
+        return partition_count(self.open(), self._bootstrap, topic, ANSWER_TIMEOUT_S)
+
+
+def _plural(count: int) -> str:
+    return f"{count} message is" if count == 1 else f"{count} messages are"

@@ -1,0 +1,91 @@
+"""Where to read next: from the start, the end, an offset, a time.
+
+Made by the consumer for one call. Every target becomes an exact offset first, so that the ledger knows where each
+partition stands and a commit keeps the choice. A group member has partitions only after the group has met, so these
+calls wait for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from headrace.sdk.errors import SdkError, cause_of, explained
+from headrace.sdk.ledger import Ledger, Place
+
+Moment = datetime | int
+
+ANSWER_TIMEOUT_S = 10.0
+ASSIGNMENT_TURNS = 300  # of about 0.1 s
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Seeking:
+    def __init__(self, client: confluent_kafka.Consumer, ledger: Ledger, serve: Callable[[], None], doing: str) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._serve = serve  # let the client work for a moment
+        self._doing = doing
+
+    def to_start(self) -> None:
+        self.to_offsets({place: self._bounds(place)[0] for place in self._assigned()})
+
+    def to_end(self) -> None:
+        self.to_offsets({place: self._bounds(place)[1] for place in self._assigned()})
+
+    def to_time(self, moment: Moment) -> None:
+        at_ms = moment if isinstance(moment, int) else _epoch_ms(moment)
+        asked = [TopicPartition(*place, at_ms) for place in self._assigned()]
+        try:
+            found = self._client.offsets_for_times(asked, timeout=ANSWER_TIMEOUT_S)
+        except KafkaException as error:
+            raise explained(cause_of(error), self._doing) from error
+        offsets = {(each.topic, each.partition): each.offset for each in found}
+        # Below zero: nothing is that young, so the answer is the end.
+        self.to_offsets({place: at if at >= 0 else self._bounds(place)[1] for place, at in offsets.items()})
+
+    def to_offsets(self, offsets: Mapping[Place, int]) -> None:
+        absent = set(offsets) - set(self._assigned())
+        if absent:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(absent))
+            raise SdkError(f"{self._doing}: {names} is not assigned to this member, so it cannot seek there")
+        self.rewind(offsets)
+        self._ledger.move(offsets)
+
+    def rewind(self, offsets: Mapping[Place, int]) -> None:
+        """Read these partitions from there, without a word to the ledger."""
+        for place, offset in offsets.items():
+            self._seek(TopicPartition(*place, offset))
+
+    def _seek(self, target: TopicPartition) -> None:
+        for _ in range(ASSIGNMENT_TURNS):
+            try:
+                self._client.seek(target)
+                return
+            except KafkaException as error:
+                if cause_of(error).code() != KafkaError._STATE:
+                    raise explained(cause_of(error), self._doing) from error
+                self._serve()  # just assigned: the client has not begun to fetch it yet
+        raise SdkError(f"{self._doing}: {target.topic}-{target.partition} was not ready in time; try again")
+
+    def _assigned(self) -> list[Place]:
+        for _ in range(ASSIGNMENT_TURNS):
+            places = [(each.topic, each.partition) for each in self._client.assignment()]
+            if places:
+                return places
+            self._serve()
+        raise SdkError(f"{self._doing}: no partition was assigned; has the group more members than partitions?")
+
+    def _bounds(self, place: Place) -> tuple[int, int]:
+        try:
+            return self._client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_TIMEOUT_S)
+        except KafkaException as error:
+            raise explained(cause_of(error), self._doing) from error
+
+
+def _epoch_ms(moment: datetime) -> int:
+    """A time without a zone is local time, as everywhere in Python."""
+    return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,100 @@
+"""A producer's transactions: begin, add offsets, commit, abort, and what each failure means.
+
+Owned by Producer. librdkafka marks every failure of a transaction as one of three: retriable (ask again: the outcome is
+not known yet), abortable (take it back, then it may be done again) or fatal (this producer is finished, most often
+because a newer one with its transactional id has fenced it). Invariant: `commit` returns only when the broker has
+said that the transaction is committed; in every other case it raises, and an open transaction is aborted by whoever
+catches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.sdk.errors import (
+    Broken,
+    Fenced,
+    SdkError,
+    TransactionAborted,
+    Unreachable,
+    WrongMoment,
+    cause_of,
+    explained,
+    words_of,
+)
+
+CALL_TIMEOUT_S = 10.0
+CALL_TURNS = 12  # a call that may be asked again is, for two minutes in all
+
+
+class Transactions:
+    def __init__(self, client: confluent_kafka.Producer, transactional_id: str) -> None:
+        self._client = client
+        self._id = transactional_id
+        self._known = False  # the broker knows this producer, and has fenced those before it
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    def start(self) -> None:
+        """Make this producer known: the broker fences those before it and aborts what they left open."""
+        if not self._known:
+            self._until_done("starting transactions", self._client.init_transactions)
+            self._known = True
+
+    def begin(self) -> None:
+        if self._open:
+            raise WrongMoment(f"a transaction of {self._id} is open already: end it before the next one begins")
+        self.start()
+        self._until_done("beginning a transaction", lambda _: self._client.begin_transaction())
+        self._open = True
+
+    def add_offsets(self, offsets: list[confluent_kafka.TopicPartition], group: Any) -> None:
+        if offsets:
+            self._until_done(
+                "adding offsets to the transaction",
+                lambda timeout_s: self._client.send_offsets_to_transaction(offsets, group, timeout_s),
+            )
+
+    def commit(self) -> None:
+        self._until_done("committing the transaction", self._client.commit_transaction)
+        self._open = False
+
+    def abort_after(self, error: BaseException) -> None:
+        """Take the open transaction back because of `error`; a producer that cannot go on is left as it is."""
+        if not self._open:
+            return
+        self._open = False
+        if isinstance(error, Fenced | Broken):
+            return  # the broker has ended it, or will at its timeout
+        self._until_done("aborting the transaction", self._client.abort_transaction)
+
+    def _until_done(self, doing: str, call: Callable[[float], None]) -> None:
+        doing = f"{doing} of {self._id}"
+        last: KafkaError | None = None
+        for _ in range(CALL_TURNS):
+            try:
+                call(CALL_TIMEOUT_S)
+                return
+            except KafkaException as error:
+                last = cause_of(error)
+                if not last.retriable():
+                    raise _judged(last, doing) from error
+        raise Unreachable(f"{doing}: no answer within {CALL_TURNS * CALL_TIMEOUT_S:g} s; its outcome is not known")
+
+
+def _judged(error: KafkaError, doing: str) -> SdkError:
+    meant = explained(error, doing)
+    if error.fatal() and not isinstance(meant, Fenced):
+        return Broken(f"{doing}: {words_of(error)}; this producer cannot go on, open a new one", error.code())
+    if error.txn_requires_abort():
+        return TransactionAborted(
+            f"{doing}: {words_of(error)}; nothing of it will be read, it may be done again", error.code()
+        )
+    return meant
