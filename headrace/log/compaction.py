@@ -28,10 +28,9 @@ _MAX_SPAN: Final = 1 << 30  # offsets in one file; an index has room for twice a
 def dirty_segments(log: PartitionLog, now_ms: int) -> tuple[Segment, ...]:
     """The sealed segments that may be compacted now: up to the first with a record that is too young."""
     allowed: list[Segment] = []
+    lag_ms = log.config.min_compaction_lag_ms
     for segment in log.segments[:-1]:
-        if segment.base_offset >= log.cleaned_to and (
-            now_ms - segment.newest_timestamp() < log.config.min_compaction_lag_ms
-        ):
+        if lag_ms > 0 and segment.base_offset >= log.cleaned_to and now_ms - segment.newest_timestamp() < lag_ms:
             break
         allowed.append(segment)
     return tuple(allowed)

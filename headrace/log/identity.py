@@ -53,7 +53,11 @@ def save(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
 
 
 def sync(disk: Disk, directory: Path) -> None:
-    file = disk.open(directory / NAME)
+    """A folder may have lost the file in a power cut before its first sync; its name then says whose it is."""
+    try:
+        file = disk.open(directory / NAME)
+    except FileNotFoundError:
+        return
     try:
         file.sync()
     finally:

@@ -4,7 +4,8 @@
    (`.swap`) is brought to its end; an unfinished restart of the log too.
 2. The checkpoint (checkpoint.py) says where the scan starts. Nothing before its recovery point is looked at.
 3. From there on every batch is read and its CRC checked, segment by segment. The first that is cut short, senseless,
-   out of order or wrong ends the log: it and all that follows it are removed, durably.
+   out of order or wrong ends the log: it and all that follows it are removed, durably. So does a segment that does not
+   start where the one before it ends: every segment keeps its last batch, if only as a header (cleaning.py).
 4. Indexes, leader epochs and producer state are continued with the headers seen on the way.
 
 A log that is shorter than its recovery point has lost bytes that were on stable storage. That is not a torn tail but a
@@ -152,7 +153,9 @@ def _scan(loaded: Loaded, shelf: Shelf, now_ms: int) -> None:
         loaded.producers = rebuilt_producers(shelf, segments, loaded.snapshots, expected, now_ms)
     for place in range(at, len(segments)):
         segment = segments[place]
-        expected = max(expected, segment.base_offset)
+        if segment.base_offset != expected and place > at:  # what came before it is lost: a hole, not a gap
+            _remove_from(loaded, shelf, place)
+            break
         size = segment.size
         expected = _scan_segment(loaded, segment, position, expected, now_ms)
         position = 0

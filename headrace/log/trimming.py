@@ -38,12 +38,22 @@ class TrimmableLog(DurableLog):
                         ErrorCode.offset_out_of_range,
                         f"{self.topic_partition} ends at {self.end_offset}, nothing to delete up to {offset}",
                     )
-                if offset <= self.start_offset:
-                    return
+            if offset <= self.start_offset:
+                return
+            self._sync_up_to(offset)
+            with self._lock:
                 self.start_offset = offset
                 count = sum(segment.base_offset <= offset for segment in self.segments[1:])
                 dropped = self._detach(count)
             self._front_moved(dropped)
+
+    def _sync_up_to(self, offset: int) -> None:
+        """A log never starts behind what is on stable storage: a crash would leave it with its end before its start."""
+        if offset > self.synced_offset:
+            try:
+                self.sync()
+            except OSError as error:
+                raise self._write_failed(error) from error
 
     def apply_retention(self, now_ms: int) -> int:
         """Drop segments that are too old, too many or before the start; the number of segments dropped."""
@@ -57,6 +67,9 @@ class TrimmableLog(DurableLog):
                 count = self._droppable(now_ms)
                 if count == len(self.segments):
                     self._roll(now_ms)
+            if count:
+                self._sync_up_to(self.segments[count].base_offset)
+            with self._lock:
                 dropped = self._detach(count)
                 if dropped:
                     self.start_offset = max(self.start_offset, self.segments[0].base_offset)
@@ -90,13 +103,11 @@ class TrimmableLog(DurableLog):
         first = self.segments[0].base_offset
         changes: dict[str, Any] = {"start_offset": self.start_offset}
         if self._checkpoint.recovery_point < first:
-            changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True, "clean": False}
+            changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True}
         self._settle(**changes)
-        self.synced_offset = max(self.synced_offset, first)
         self.epochs.cut_head(self.start_offset)
         for segment in dropped:
             self._retire(segment)
-        self._changed = True
 
     def _retire(self, segment: Segment) -> None:
         """Take a segment's files away; whoever is reading it may finish."""
@@ -107,11 +118,12 @@ class TrimmableLog(DurableLog):
         self._names_unsynced = True
 
     def _settle(self, **changes: Any) -> None:
+        """Change the checkpoint durably. It is no longer that of a clean stop; the next clean stop makes it so."""
+        self._changed = True
         try:
             self._sync_names()
-            self._checkpoint = checkpoints.settle(
-                self._shelf.disk, self.directory, replace(self._checkpoint, **changes)
-            )
+            following = replace(self._checkpoint, clean=False, **changes)
+            self._checkpoint = checkpoints.settle(self._shelf.disk, self.directory, following)
         except OSError as error:
             raise self._write_failed(error) from error
 
@@ -129,11 +141,8 @@ class TrimmableLog(DurableLog):
                 return
             place = segment_at(self.segments, offset)
             segment = self.segments[place]
-            position = segment.locate(offset, wait=True)
-            if position < segment.size:
-                header = next(segment.headers(position, segment.size, wait=True))[1]
-                offset = min(offset, header.base_offset)
-            changes: dict[str, Any] = {"truncate_to": offset, "clean": False}
+            position, offset = _end_before(segment, offset)
+            changes: dict[str, Any] = {"truncate_to": offset}
             if self._checkpoint.recovery_point > offset:
                 changes |= {
                     "recovery_point": offset,
@@ -143,6 +152,7 @@ class TrimmableLog(DurableLog):
                     "has_producers": True,
                 }
             changes["cleaned_to"] = min(self._checkpoint.cleaned_to, offset)
+            changes["start_offset"] = min(self.start_offset, offset)
             self._settle(**changes)
             try:
                 self._cut_tail(place, position, offset)
@@ -180,7 +190,7 @@ class TrimmableLog(DurableLog):
                 self.sync()
             changes: dict[str, Any] = {"cleaned_to": cleaned_to}
             if self._checkpoint.segment < following:  # no position in a file that is about to change
-                changes |= {"recovery_point": following, "segment": following, "position": 0, "clean": False}
+                changes |= {"recovery_point": following, "segment": following, "position": 0}
                 changes |= {"has_producers": True, "first_append_ms": -1}
             self._settle(**changes)
             first = old[0].base_offset
@@ -209,10 +219,6 @@ class TrimmableLog(DurableLog):
         """Compaction has been over everything before this offset."""
         return max(self._checkpoint.cleaned_to, self.start_offset)
 
-    def mark_cleaned(self, offset: int) -> None:
-        with self._sync_lock:
-            self._settle(cleaned_to=offset)
-
     def _cut_tail(self, place: int, position: int, offset: int) -> None:
         for later in self.segments[place + 1 :]:
             later.file.close()
@@ -238,7 +244,7 @@ class TrimmableLog(DurableLog):
             if self.offline is not None:
                 raise self._refusal()
             self._settle(
-                restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0, clean=False,
+                restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
                 has_producers=False, cleaned_to=0,
             )  # fmt: skip
             try:
@@ -264,6 +270,20 @@ class TrimmableLog(DurableLog):
         for offset in offsets:
             self._snapshots.remove(offset)
             self._shelf.disk.remove(segment_path(self.directory, offset, ".snapshot"))
+
+
+def _end_before(segment: Segment, offset: int) -> tuple[int, int]:
+    """(position, offset) behind the last batch that lies before `offset`: a log ends where its last batch ends."""
+    position, end = 0, segment.base_offset
+    first = segment.index(wait=True).position_of(offset - segment.base_offset)
+    for at in (first, 0):
+        for found, header in segment.headers(at, segment.size, wait=True):
+            if header.next_offset > offset:
+                break
+            position, end = found + header.size, header.next_offset
+        if position:
+            break
+    return position, end
 
 
 def _newest_ms(segment: Segment, now_ms: int) -> int:

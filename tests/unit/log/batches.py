@@ -1,0 +1,67 @@
+"""Batches and logs for the tests of this room."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from headrace.log import identity, recovery
+from headrace.log.files import FilePool
+from headrace.log.indexes import IndexShelf
+from headrace.log.partition_log import PartitionLog
+from headrace.log.segment import Shelf
+from headrace.model.topic_config import TopicConfig
+from headrace.wire.batches import walk
+from headrace.wire.record import Record
+from headrace.wire.records import decode, encode_batch
+from headrace.world.disk import Disk
+
+FOLDER = Path("/data/orders-0")
+NOW = 1_700_000_000_000
+
+
+def batch(
+    count: int = 1, *, at: int = NOW, value: bytes = b"value", key: bytes | None = b"k", attributes: int = 0
+) -> memoryview:
+    """`count` records whose times rise by one from `at`."""
+    records = [Record(i, at + i, key, value) for i in range(count)]
+    return memoryview(encode_batch(records, attributes=attributes))
+
+
+def from_producer(sequence: int, count: int = 1, *, producer: int = 7, epoch: int = 0) -> memoryview:
+    records = [Record(i, NOW, b"k", b"v") for i in range(count)]
+    return memoryview(encode_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence))
+
+
+def new_shelf(disk: Disk) -> Shelf:
+    return Shelf(disk, FilePool(disk), IndexShelf())
+
+
+def open_log(disk: Disk, config: TopicConfig = TopicConfig(), folder: Path = FOLDER, now_ms: int = NOW) -> PartitionLog:
+    """The log in this folder, which is made if it is not there."""
+    if not disk.exists(folder):
+        disk.make_dirs(folder)
+        identity.save(disk, folder, uuid.UUID(int=1))
+    shelf = new_shelf(disk)
+    loaded = recovery.load(shelf, folder, config.index_interval_bytes, now_ms)
+    log = PartitionLog(shelf, loaded, config, set(), now_ms)
+    log.finish_truncation()
+    return log
+
+
+def read_all(log: PartitionLog, max_bytes: int = 1000) -> list[Record]:
+    """Every record from the start of the log on, in many small reads."""
+    found: list[Record] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, max_bytes, log.end_offset, at_least_one=True).load()
+        if not data:
+            break
+        for at, header in walk(data):
+            found.extend(record for record in decode(data, at) if record.offset >= log.start_offset)
+            offset = header.next_offset
+    return found
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [record.offset for record in read_all(log)]
