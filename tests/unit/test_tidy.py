@@ -9,10 +9,14 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from headrace.model.broker_config import BrokerConfig
+from headrace.model.topic_config import TopicConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -213,6 +217,22 @@ def test_only_the_command_line_prints() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert not printing, "\n".join(printing)
+
+
+def test_every_setting_is_heeded() -> None:
+    read = {
+        node.attr
+        for path in modules("headrace/")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    ignored = [
+        f"{config.__name__}.{field.name} is read nowhere: heed the setting, or take it out"
+        for config in (BrokerConfig, TopicConfig)
+        for field in fields(config)
+        if field.name not in read
+    ]
+    assert not ignored, "\n".join(ignored)
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
