@@ -18,6 +18,7 @@ from headrace.log.cleaning import KeyMap, clean
 from headrace.log.indexes import SegmentIndex
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment, Shelf, segment_path
+from headrace.log.trimming import Swap
 from headrace.wire.batches import walk
 
 _STEP_BYTES: Final = 1 << 20
@@ -77,6 +78,13 @@ class Compactor:
 
     def steps(self, log: PartitionLog, now_ms: int) -> Iterator[bool]:
         """The work, as an iterator that does a piece of it per `next`; yields True until all is done."""
+        try:
+            yield from self._run(log, now_ms)
+        except FileNotFoundError:
+            return  # the log was truncated or trimmed meanwhile; the next run starts with what is left
+
+    def _run(self, log: PartitionLog, now_ms: int) -> Iterator[bool]:
+        cuts = log.cuts
         sealed = dirty_segments(log, now_ms)
         keys = KeyMap(self._key_map_bytes)
         for segment in _dirty(log, sealed):
@@ -84,10 +92,15 @@ class Compactor:
                 break
         if keys.next_offset <= log.cleaned_to:
             return
+        if log.synced_offset < keys.next_offset:
+            log.sync()  # no record may go for one that a power cut can still take
+            yield True
         groups = _groups(sealed, keys.next_offset, log.config.segment_bytes)
         for place, group in enumerate(groups):
             last = place + 1 == len(groups)
-            yield from self._clean_group(log, group, keys, now_ms, keys.next_offset if last else log.cleaned_to)
+            cleaned_to = keys.next_offset if last else log.cleaned_to
+            swap = Swap(tuple(group), segment_path(log.directory, group[0].base_offset, ".cleaned"), cleaned_to, cuts)
+            yield from self._clean_group(log, swap, keys, now_ms)
 
     def _note_keys(self, segment: Segment, keys: KeyMap, dirty_from: int) -> Generator[bool, None, bool]:
         """False when the map is full."""
@@ -98,16 +111,23 @@ class Compactor:
             yield True
         return True
 
-    def _clean_group(
-        self, log: PartitionLog, group: Sequence[Segment], keys: KeyMap, now_ms: int, cleaned_to: int
-    ) -> Iterator[bool]:
+    def _clean_group(self, log: PartitionLog, swap: Swap, keys: KeyMap, now_ms: int) -> Iterator[bool]:
         """Write what is left of these segments to one new file, and swap it in."""
-        path = segment_path(log.directory, group[0].base_offset, ".cleaned")
-        file = self._shelf.disk.open(path, create=True)
+        try:
+            index = yield from self._write_cleaned(log, swap, keys, now_ms)
+            log.replace_segments(swap, index)
+        finally:
+            self._shelf.disk.remove(swap.cleaned)  # there only if it did not become part of the log
+        yield True
+
+    def _write_cleaned(
+        self, log: PartitionLog, swap: Swap, keys: KeyMap, now_ms: int
+    ) -> Generator[bool, None, SegmentIndex]:
+        file = self._shelf.disk.open(swap.cleaned, create=True)
         try:
             file.truncate(0)
-            index = _IndexInMaking(group[0], log.config.index_interval_bytes)
-            for segment in group:
+            index = _IndexInMaking(swap.old[0], log.config.index_interval_bytes)
+            for segment in swap.old:
                 for chunk in _chunks(segment, self._step_bytes):
                     left = clean(
                         chunk,
@@ -122,9 +142,7 @@ class Compactor:
             file.sync()
         finally:
             file.close()
-        if not log.replace_segments(group, path, index.finished(), cleaned_to):
-            self._shelf.disk.remove(path)
-        yield True
+        return index.finished()
 
 
 class _IndexInMaking:

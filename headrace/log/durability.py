@@ -46,6 +46,7 @@ class DurableLog:
         self.doomed = DoomedFiles(shelf.disk)
         self.scanned_bytes = loaded.scanned_bytes
         self.closed_cleanly = False
+        self.cuts = 0  # truncations since the log was opened
         self._shelf = shelf
         self._unsynced = unsynced
         self._checkpoint = loaded.checkpoint

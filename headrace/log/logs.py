@@ -26,6 +26,7 @@ from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Shelf
 from headrace.model.topic_config import TopicConfig
+from headrace.wire.errors import KafkaError, Malformed
 from headrace.world.clock import Clock
 from headrace.world.disk import Disk
 
@@ -48,6 +49,7 @@ class Logs:
         self._unsynced: set[DurableLog] = set()
         self._commits = GroupCommit(disk)
         self._compactor = Compactor(self._shelf)
+        self._uncompactable: set[DurableLog] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._deletion_number = itertools.count()
         self._checkpointed_s = 0.0
@@ -204,8 +206,8 @@ class Logs:
                 try:
                     log.roll_if_due(now_ms)
                     log.apply_retention(now_ms)
-                except Exception:
-                    _log.exception("cannot apply retention to %s", log.directory)
+                except (OSError, KafkaError) as error:
+                    _log.error("cannot apply retention to %s: %s", log.directory, error)
 
     async def _compact_for_ever(self) -> None:
         while True:
@@ -213,13 +215,17 @@ class Logs:
             await self.compact()
 
     async def compact(self) -> None:
-        """Compact the logs that need it most, one at a time."""
-        logs = [log for log in self._logs.values() if log.config.compacted and log.offline is None]
-        for log in logs:
+        """Compact every log that needs it, one at a time."""
+        for log in [log for log in self._logs.values() if log.config.compacted]:
+            if log.offline is not None or log in self._uncompactable:
+                continue
             try:
                 await self._compactor.compact_if_due(log, self._clock.now_ms())
-            except Exception:
-                _log.exception("cannot compact %s", log.directory)
+            except Malformed as error:
+                self._uncompactable.add(log)
+                _log.error("%s is not compacted any more: %s; check the disk", log.directory, error)
+            except (OSError, KafkaError) as error:
+                _log.error("cannot compact %s: %s", log.directory, error)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

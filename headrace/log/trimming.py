@@ -8,7 +8,7 @@ finishes what a crash interrupts. All of it blocks; only truncation holds up app
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,19 @@ from headrace.log.reading import segment_at
 from headrace.log.retention import Limits, SegmentFacts, segments_to_drop
 from headrace.log.segment import Segment, segment_path
 from headrace.wire.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """What compaction wants to put in the place of what."""
+
+    old: tuple[Segment, ...]
+    cleaned: Path
+    """A file that is synced."""
+    cleaned_to: int
+    """Everything before this offset has been compacted when the swap is done."""
+    cuts: int
+    """The log's count of truncations when the run began: what was dropped may have been dropped for their sake."""
 
 
 class TrimmableLog(DurableLog):
@@ -175,20 +188,19 @@ class TrimmableLog(DurableLog):
 
     # -- in the middle ------------------------------------------------------------------------------------------------
 
-    def replace_segments(self, old: Sequence[Segment], cleaned: Path, index: SegmentIndex, cleaned_to: int) -> bool:
-        """Put the compacted file `cleaned`, which is synced, in the place of these sealed segments; crash-safe.
+    def replace_segments(self, wanted: Swap, index: SegmentIndex) -> bool:
+        """Put a compacted file in the place of sealed segments; crash-safe.
 
-        False if the log has changed meanwhile so that they are no longer all there; then nothing is done. From the
-        rename to `.swap` on the new file counts: recovery finishes the rest (recovery.py).
+        False if the log was truncated meanwhile or they are no longer all there; then nothing is done. From the rename
+        to `.swap` on the new file counts: recovery finishes the rest (recovery.py).
         """
         with self._sync_lock:
             with self._lock:
-                if self.offline is not None or not set(old) <= set(self.segments[:-1]):
+                old = wanted.old
+                if self.offline is not None or self.cuts != wanted.cuts or not set(old) <= set(self.segments[:-1]):
                     return False
                 following = self.segments[self.segments.index(old[-1]) + 1].base_offset
-            if self.synced_offset < following:
-                self.sync()
-            changes: dict[str, Any] = {"cleaned_to": cleaned_to}
+            changes: dict[str, Any] = {"cleaned_to": wanted.cleaned_to}
             if self._checkpoint.segment < following:  # no position in a file that is about to change
                 changes |= {"recovery_point": following, "segment": following, "position": 0}
                 changes |= {"has_producers": True, "first_append_ms": -1}
@@ -196,7 +208,7 @@ class TrimmableLog(DurableLog):
             first = old[0].base_offset
             disk, swap = self._shelf.disk, self.directory / recovery.swap_name(first, following)
             try:
-                disk.rename(cleaned, swap)
+                disk.rename(wanted.cleaned, swap)
                 disk.sync_dir(self.directory)
                 for segment in old:
                     self._retire(segment)
@@ -220,6 +232,7 @@ class TrimmableLog(DurableLog):
         return max(self._checkpoint.cleaned_to, self.start_offset)
 
     def _cut_tail(self, place: int, position: int, offset: int) -> None:
+        self.cuts += 1
         for later in self.segments[place + 1 :]:
             later.file.close()
             for suffix in (".log", ".index", ".timeindex"):
@@ -247,6 +260,7 @@ class TrimmableLog(DurableLog):
                 restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
                 has_producers=False, cleaned_to=0,
             )  # fmt: skip
+            self.cuts += 1
             try:
                 for segment in self.segments:
                     self._retire(segment)

@@ -275,8 +275,17 @@ class LogMachine(RuleBasedStateMachine):
         end = self.log.end_offset
         assert synced <= end <= self.end
         assert end in {self.start, self.end, *(batch.end for batch in self.batches)} | {b.base for b in self.batches}
+        before = self.newest_of_each_key()
         self.forget_from(end)
+        dropped = {offset for batch in self.batches for offset in batch.gone | batch.maybe_gone}
+        for key, offset in self.newest_of_each_key().items():
+            assert offset == before.get(key) or offset not in dropped, f"{key!r} lost both its records"
         assert self.log.start_offset == self.start
+
+    def newest_of_each_key(self) -> dict[bytes | None, int]:
+        """Without tombstones, which may go for good."""
+        newest = {record.key: record for batch in self.batches for record in batch.records}
+        return {key: record.offset for key, record in newest.items() if record.value is not None}
 
     @precondition(lambda self: self.unsynced)
     @rule(choice=st.randoms(use_true_random=False))

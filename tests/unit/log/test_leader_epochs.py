@@ -1,0 +1,69 @@
+"""Leader epochs: where each began, where it ended, and what a shorter log still knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.log.leader_epochs import NAME, LeaderEpochs, load
+from sim.disk import SimDisk
+
+
+def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
+    made = LeaderEpochs()
+    for epoch, start in entries:
+        made.assign(epoch, start)
+    return made
+
+
+def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_end_of_the_log() -> None:
+    known = epochs((1, 0), (3, 10), (7, 25))
+    assert known.end_offset_for(1, 40) == (1, 10)
+    assert known.end_offset_for(2, 40) == (1, 10), "the largest epoch not above the asked one (KIP-279)"
+    assert known.end_offset_for(3, 40) == (3, 25)
+    assert known.end_offset_for(7, 40) == (7, 40)
+    assert known.end_offset_for(8, 40) is None, "a later epoch than this log has seen"
+    assert known.end_offset_for(0, 40) == (0, 0), "before the first, it ended where that begins"
+    assert LeaderEpochs().end_offset_for(0, 40) is None
+
+
+def test_an_epoch_without_records_gives_way_to_the_next_at_the_same_offset() -> None:
+    assert epochs((1, 0), (2, 5), (3, 5)).entries == [(1, 0), (3, 5)]
+
+
+def test_an_epoch_that_is_known_or_older_changes_nothing() -> None:
+    known = epochs((4, 0))
+    known.changed = False
+    known.assign(4, 9)
+    known.assign(2, 9)
+    assert (known.entries, known.changed) == ([(4, 0)], False)
+
+
+def test_offsets_know_their_epoch() -> None:
+    known = epochs((1, 5), (3, 10))
+    assert [known.epoch_of(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
+
+
+def test_a_shorter_log_forgets_what_lies_outside() -> None:
+    known = epochs((1, 0), (3, 10), (7, 25))
+    known.cut_tail(25)
+    assert (known.entries, known.latest) == ([(1, 0), (3, 10)], 3)
+    known.cut_head(12)
+    assert known.entries == [(3, 12)]
+    known.cut_tail(12)
+    assert (known.entries, known.latest) == ([], -1)
+
+
+def test_the_file_gives_back_what_was_saved_and_other_versions_are_refused() -> None:
+    disk, folder = SimDisk(), Path("/data")
+    disk.make_dirs(folder)
+    assert load(disk, folder).entries == []
+    known = epochs((1, 0), (3, 10))
+    assert known.changed
+    known.save(disk, folder)
+    assert not known.changed
+    assert load(disk, folder).entries == [(1, 0), (3, 10)]
+    disk.write_atomic(folder / NAME, b"headrace-leader-epochs 2\n")
+    with pytest.raises(ValueError, match="another version"):
+        load(disk, folder)
