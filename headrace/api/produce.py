@@ -61,6 +61,8 @@ class Produce:
             if request.body.transactional_id is not None:
                 raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not served")
             partition = self._find(request.version, topic, data.index)
+            if acks == -1:
+                partition.check_enough_replicas()
             if data.records is None:
                 raise KafkaError(ErrorCode.invalid_record, "a Produce request without records")
             appended = partition.append(data.records)

@@ -116,7 +116,6 @@ class TopicConfig:
     segment_bytes: int = 1 << 30
     segment_index_bytes: int = 10 << 20
     segment_ms: int = 7 * DAY_MS
-    unclean_leader_election: bool = False
 
     @property
     def compacted(self) -> bool:
@@ -171,7 +170,6 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
         segment_bytes=v["segment.bytes"],
         segment_index_bytes=v["segment.index.bytes"],
         segment_ms=v["segment.ms"],
-        unclean_leader_election=v["unclean.leader.election.enable"],
     )
 
 

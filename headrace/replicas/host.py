@@ -97,6 +97,7 @@ class ReplicaHost:
                 hosted[wanted.index] = partition
             if partition.log.config != config:
                 partition.reconfigure(config)
+            partition.in_sync = len(wanted.isr)
             if wanted.leader == self._broker_id and partition.leader_epoch != wanted.leader_epoch:
                 partition.lead(wanted.leader_epoch)
                 self._tell(topic.name, wanted.index, True, wanted.leader_epoch)

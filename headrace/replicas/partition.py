@@ -30,6 +30,7 @@ class Partition:
         self.log = log
         self.leader_epoch = -1
         self.leads = False
+        self.in_sync = 1  # replicas that are, this one among them
         self.fetchers = FetchWaiters()
         self.messages_in = 0
         self.bytes_in = 0
@@ -64,6 +65,15 @@ class Partition:
         if known_epoch >= 0 and known_epoch != self.leader_epoch:
             stale = known_epoch < self.leader_epoch
             raise KafkaError(ErrorCode.fenced_leader_epoch if stale else ErrorCode.unknown_leader_epoch)
+
+    def check_enough_replicas(self) -> None:
+        """Refuse acks=all before the append when fewer replicas are in sync than the topic asks for."""
+        wanted = self.log.config.min_insync_replicas
+        if self.in_sync < wanted:
+            raise KafkaError(
+                ErrorCode.not_enough_replicas,
+                f"{self.topic}-{self.index} has {self.in_sync} replicas in sync, min.insync.replicas is {wanted}",
+            )
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

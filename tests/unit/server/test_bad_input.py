@@ -175,3 +175,9 @@ def test_a_produce_behind_a_waiting_fetch_takes_effect_and_wakes_it(broker: Loca
     assert len(fetched.responses[0].partitions[0].records) == len(batch())
     _, produced = client.receive(PRODUCE, 9)
     assert produced.responses[0].partition_responses[0].base_offset == 0
+
+
+def test_acks_all_needs_as_many_replicas_in_sync_as_the_topic_asks_for(broker: LocalBroker, client: RawClient) -> None:
+    create(client, "orders", min_insync_replicas="2")
+    assert produce(client, batch(), acks=-1).error_code == ErrorCode.not_enough_replicas
+    assert produce(client, batch(), acks=1).base_offset == 0
