@@ -24,6 +24,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.coordinators.shard import Alarm, Outcome, Record, Shard, Wait
 from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.model.journal_entry import NO_PRODUCER_ID, JournalEntry
+from headrace.model.transaction_end import TransactionEnd
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock, Timer
 
@@ -43,19 +45,27 @@ _JOURNAL_ERRORS = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
+# The producer's fault and not the journal's: whoever speaks for it is no longer entitled to.
+_FENCED = {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
 
 
 class Journal(Protocol):
     """The partitions of the internal topic, on their leader."""
 
-    def append(self, topic: str, partition: int, records: Sequence[Record]) -> Awaitable[None]:
+    def append(
+        self, topic: str, partition: int, records: Sequence[Record], *, producer: tuple[int, int] | None = None
+    ) -> Awaitable[None]:
         """Writes at once, in call order, before it returns; the awaitable completes when the records are committed
-        and raises KafkaError when they are not."""
+        and raises KafkaError when they are not. They are of the transaction of `producer`, an id and its epoch."""
         ...
 
-    def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[tuple[int, bytes, bytes | None, int]]]:
-        """Everything stored, in order, in chunks of (offset, key, value, timestamp in ms). Ends when the log's end at
-        the time of the call has been read and is committed."""
+    def append_end(self, topic: str, partition: int, end: TransactionEnd) -> Awaitable[None]:
+        """Writes the end of a transaction, in the same manner."""
+        ...
+
+    def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
+        """Everything stored, in order, in chunks. Ends when the log's end at the time of the call has been read and
+        is committed."""
         ...
 
 
@@ -121,12 +131,15 @@ class CoordinatorRuntime(Generic[S]):
         make_shard: Callable[[], S],
         partition_count: Callable[[], int],
         topic: str = GROUP_OFFSETS_TOPIC,
+        run_errand: Callable[[int, Any], None] | None = None,
     ) -> None:
+        """`run_errand` is called with the epoch of the partition's leader and an errand of one of its outcomes."""
         self._journal = journal
         self._clock = clock
         self._make_shard = make_shard
         self._partition_count = partition_count
         self._topic = topic
+        self._run_errand = run_errand
         self._seats: dict[int, _Seat[S]] = {}
         self._epochs: dict[int, int] = {}  # the highest that was heard of, by partition
         self._to_load: asyncio.Queue[_Seat[S]] = asyncio.Queue()
@@ -180,8 +193,11 @@ class CoordinatorRuntime(Generic[S]):
         try:
             async for chunk in self._journal.read(self._topic, seat.partition):
                 for start in range(0, len(chunk), RECORDS_AT_ONCE):
-                    for _offset, key, value, _timestamp_ms in chunk[start : start + RECORDS_AT_ONCE]:
-                        seat.shard.apply(key, value)
+                    for entry in chunk[start : start + RECORDS_AT_ONCE]:
+                        if entry.key is not None:
+                            seat.shard.apply(entry.key, entry.value, entry.producer_id)
+                        else:
+                            seat.shard.apply_end(entry.producer_id, entry.commit)
                     await asyncio.sleep(0)  # others wait for the loop while a long journal is read
                 if seat.left:
                     return
@@ -239,6 +255,27 @@ class CoordinatorRuntime(Generic[S]):
             else:
                 seat.after_load.append(command)
 
+    def end_transaction(self, partition: int, end: TransactionEnd) -> asyncio.Future[None]:
+        """What a producer has written into the partition's journal in a transaction counts now, or never; the future
+        is done when that is committed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        seat = self._seats.get(partition)
+        if seat is None:
+            place = f"{self._topic}-{partition}"
+            _fail(future, KafkaError(ErrorCode.not_leader_or_follower, f"this broker does not lead {place}"))
+        elif not seat.ready:
+            _fail(future, _loading(self._topic, partition))
+        else:
+            answers: list[_Answer] = [(future, None)]
+            try:
+                committed = asyncio.ensure_future(self._journal.append_end(self._topic, partition, end))
+            except (KafkaError, OSError) as error:
+                self._refused(seat, answers, error)
+            else:
+                seat.shard.apply_end(end.producer_id, end.commit)
+                self._when_committed(seat, _Write(answers), committed)
+        return future
+
     def shards(self) -> Iterator[S]:
         """The loaded shards, to look at; for metrics."""
         return (seat.shard for seat in self._seats.values() if seat.ready)
@@ -250,7 +287,7 @@ class CoordinatorRuntime(Generic[S]):
         self._carry_out(seat, seat.shard.decide(command, self._clock.now_ms()), future)
 
     def _carry_out(self, seat: _Seat[S], outcome: Outcome, future: asyncio.Future[Any] | None) -> None:
-        answers: list[_Answer] = []
+        answers: list[_Answer] = [(self._errand(seat), errand) for errand in outcome.errands]
         if future is not None:
             if isinstance(outcome.reply, Wait):
                 seat.parked[outcome.reply.ticket] = future
@@ -263,24 +300,50 @@ class CoordinatorRuntime(Generic[S]):
         for name, alarm in outcome.timers.items():
             self._set_timer(seat, name, alarm)
         if outcome.records:
-            self._write(seat, outcome.records, answers)
+            self._write(seat, outcome.records, answers, outcome.producer)
         elif seat.writes:
             seat.writes[-1].answers.extend(answers)
         else:
             _release(answers)
 
+    def _errand(self, seat: _Seat[S]) -> asyncio.Future[Any]:
+        """An answer that is run when it is due; before the replies beside it reach anybody."""
+        due: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def run(errand: asyncio.Future[Any]) -> None:
+            if self._run_errand is not None and not errand.cancelled() and errand.exception() is None:
+                self._run_errand(seat.epoch, errand.result())
+
+        due.add_done_callback(run)
+        return due
+
     # --- the journal ------------------------------------------------------------------------------------------------
 
-    def _write(self, seat: _Seat[S], records: list[Record], answers: list[_Answer]) -> None:
-        write = _Write(answers)
-        seat.writes.append(write)
+    def _write(
+        self, seat: _Seat[S], records: list[Record], answers: list[_Answer], producer: tuple[int, int] | None
+    ) -> None:
+        journal, at = self._journal, seat.partition
+        producer_id = NO_PRODUCER_ID if producer is None else producer[0]
         try:
-            committed = asyncio.ensure_future(self._journal.append(self._topic, seat.partition, records))
+            committed = asyncio.ensure_future(journal.append(self._topic, at, records, producer=producer))
         except (KafkaError, OSError) as error:
-            self._journal_failed(seat, error)
+            self._refused(seat, answers, error)
             return
         for key, value in records:
-            seat.shard.apply(key, value)
+            seat.shard.apply(key, value, producer_id)
+        self._when_committed(seat, _Write(answers), committed)
+
+    def _refused(self, seat: _Seat[S], answers: list[_Answer], error: KafkaError | OSError) -> None:
+        """Nothing was written. A producer that was fenced is told so; anything else is trouble with the journal."""
+        if isinstance(error, KafkaError) and error.code in _FENCED:
+            for future, _ in answers:
+                _fail(future, error)
+        else:
+            seat.writes.append(_Write(answers))
+            self._journal_failed(seat, error)
+
+    def _when_committed(self, seat: _Seat[S], write: _Write, committed: asyncio.Future[None]) -> None:
+        seat.writes.append(write)
         if committed.done():
             self._written(seat, write, committed)
         else:

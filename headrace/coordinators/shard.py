@@ -18,6 +18,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.model.journal_entry import NO_PRODUCER_ID
+
 Record = tuple[bytes, bytes | None]
 
 
@@ -44,6 +46,8 @@ class Outcome:
     reply: Any = None
     timers: dict[Hashable, Alarm | None] = field(default_factory=dict)  # by name; None cancels
     instructions: list[tuple[int, Any]] = field(default_factory=list)  # (ticket, reply): wake who waited
+    errands: list[Any] = field(default_factory=list)  # to be done outside of the shard, once the records are committed
+    producer: tuple[int, int] | None = None  # the records belong to the transaction of this producer id and epoch
 
     def write(self, record: Record) -> None:
         self.records.append(record)
@@ -61,7 +65,13 @@ class Outcome:
 class Shard(Protocol):
     def decide(self, command: Any, now_ms: int) -> Outcome: ...
 
-    def apply(self, key: bytes, value: bytes | None) -> None: ...
+    def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        """A record of the journal. One of a transaction counts when the transaction has ended, see `apply_end`."""
+        ...
+
+    def apply_end(self, producer_id: int, commit: bool) -> None:
+        """The journal says how the producer's transaction has ended."""
+        ...
 
     def loaded(self, now_ms: int) -> Outcome:
         """The whole journal has been applied: set the timers of what was found."""

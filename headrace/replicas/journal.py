@@ -1,21 +1,29 @@
 """Internal topics as journals: records in, and everything that was ever written out again.
 
 The coordinators keep their state this way. An append is in the log when the call returns, in the order of the calls;
-it counts once committed.
+it counts once committed. Records may belong to a producer's transaction; then its end is told too when the journal is
+read back, and it is for the reader to keep the two together.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+from headrace.log.partition_log import Appended
+from headrace.model.journal_entry import NO_PRODUCER_ID, JournalEntry
+from headrace.model.transaction_end import TransactionEnd
 from headrace.replicas.host import ReplicaHost
-from headrace.wire.batches import walk
-from headrace.wire.records import Record, encode_batch, iterate
+from headrace.replicas.partition import Partition
+from headrace.wire.batches import TRANSACTIONAL, BatchHeader, walk
+from headrace.wire.records import Record, decode, encode_batch
 from headrace.world.clock import Clock
 
 _READ_BYTES = 1 << 20
+_MARKER_KEY = struct.Struct(">hh")  # version, type
+_ABORT, _COMMIT = 0, 1
 
 
 class TopicJournal:
@@ -25,39 +33,65 @@ class TopicJournal:
         self._off_loop = off_loop
 
     def append(
-        self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]]
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        producer: tuple[int, int] | None = None,
     ) -> Awaitable[None]:
         """Write at once; the awaitable ends when the records are committed. Raises KafkaError if they are not."""
         now = self._clock.now_ms()
-        batch = encode_batch([Record(index, now, key, value, ()) for index, (key, value) in enumerate(records)])
+        contents = [Record(index, now, key, value, ()) for index, (key, value) in enumerate(records)]
         hosted = self._host.find(topic, partition)
-        appended = hosted.append(memoryview(batch), internal=True)
-        waiting = hosted.committed(appended)
-        if waiting is None:
-            waiting = asyncio.get_running_loop().create_future()
-            waiting.set_result(None)
-        return waiting
+        if producer is None:
+            appended = hosted.append(memoryview(encode_batch(contents)), internal=True)
+        else:
+            producer_id, epoch = producer
+            batch = encode_batch(contents, producer_id=producer_id, producer_epoch=epoch, attributes=TRANSACTIONAL)
+            appended = hosted.append(memoryview(batch), internal=True, transactional=True)
+        return _committed(hosted, appended)
 
-    async def read(
-        self, topic: str, partition: int
-    ) -> AsyncIterator[Sequence[tuple[int, bytes, bytes | None, int]]]:
-        """Everything committed, in order: (offset, key, value, timestamp), in chunks."""
+    def append_end(self, topic: str, partition: int, end: TransactionEnd) -> Awaitable[None]:
+        """Write the end of a producer's transaction, in the same manner."""
+        hosted = self._host.find(topic, partition)
+        return _committed(hosted, hosted.append_end(end))
+
+    async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
+        """Everything committed, in order, in chunks."""
         hosted = self._host.find(topic, partition)
         offset = hosted.log.start_offset
         while offset < hosted.high_watermark:
             found = hosted.read(offset, _READ_BYTES, at_least_one=True)
             data = await self._off_loop(found.load)
-            chunk = []
-            after = offset
-            for record in iterate(data):
-                after = max(after, record.offset + 1)
-                if record.offset >= offset and record.key is not None:
-                    chunk.append((record.offset, record.key, record.value, record.timestamp))
+            chunk: list[JournalEntry] = []
+            after = offset + 1
+            for at, header in walk(data):
+                after = max(after, header.next_offset)
+                chunk.extend(entry for entry in _entries(data, at, header) if entry.offset >= offset)
             if chunk:
                 yield chunk
-            offset = after if after > offset else _next_batch(data, offset)
+            offset = after
 
 
-def _next_batch(data: bytes, offset: int) -> int:
-    """Past batches that compaction has emptied."""
-    return max((header.next_offset for _, header in walk(data)), default=offset + 1)
+def _entries(data: bytes, at: int, header: BatchHeader) -> Iterator[JournalEntry]:
+    """What one batch has to tell; nothing, if compaction has emptied it."""
+    transactional = bool(header.attributes & TRANSACTIONAL)
+    for record in decode(data, at):
+        if record.key is None:
+            continue
+        if header.is_control:
+            _, kind = _MARKER_KEY.unpack_from(record.key)
+            if kind in (_ABORT, _COMMIT):
+                yield JournalEntry(record.offset, None, None, record.timestamp, header.producer_id, kind == _COMMIT)
+        else:
+            producer_id = header.producer_id if transactional else NO_PRODUCER_ID
+            yield JournalEntry(record.offset, record.key, record.value, record.timestamp, producer_id)
+
+
+def _committed(hosted: Partition, appended: Appended) -> Awaitable[None]:
+    waiting = hosted.committed(appended)
+    if waiting is None:
+        waiting = asyncio.get_running_loop().create_future()
+        waiting.set_result(None)
+    return waiting

@@ -1,7 +1,8 @@
 """One partition on this broker: its log, its role, and how far it is committed.
 
-Invariant, checked in the one setter: log start <= high watermark <= log end. The high watermark never goes back while
-this broker leads. With `headrace.flush=fsync` a record counts only once it is on disk.
+Invariant, checked where the two are made: log start <= last stable offset <= high watermark <= log end. Neither goes
+back while this broker leads. With `headrace.flush=fsync` a record counts only once it is on disk. Records from the last
+stable offset on belong to transactions that are open, or come after such records: read_committed readers wait for them.
 
 Called by `replicas.host`; appends check role and epoch and write with no await in between.
 """
@@ -15,7 +16,8 @@ from collections.abc import Callable
 from headrace.log.partition_log import Appended, PartitionLog
 from headrace.log.reading import Slice
 from headrace.model.topic_config import TopicConfig
-from headrace.replicas.waiters import CommitWaiters, FetchWaiters
+from headrace.model.transaction_end import TransactionEnd
+from headrace.replicas.waiters import CommitWaiters, FetchWaiters, Wanting
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 
@@ -32,6 +34,8 @@ class Partition:
         self.leads = False
         self.in_sync = 1  # replicas that are, this one among them
         self.fetchers = FetchWaiters()
+        self.stable_fetchers = FetchWaiters()  # of readers that see committed transactions only
+        self.ends = 0  # of transactions, that were written here
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -39,6 +43,7 @@ class Partition:
         self._sync = sync
         self._syncing = False
         self._high_watermark = log.synced_offset if log.config.fsync else log.end_offset
+        self._stable_seen = 0  # how far the waiting read_committed readers know of
         self._commits = CommitWaiters()
 
     # --- role -------------------------------------------------------------------------------------------------------
@@ -56,7 +61,7 @@ class Partition:
         """Stop serving: whoever waits is told why."""
         self.leads = False
         self._commits.fail(error)
-        self.fetchers.wake_all()
+        self._wake_fetchers()
 
     def check_leader(self, known_epoch: int) -> None:
         """Fence a request that believes in another epoch (KIP-320); -1 means that it does not say."""
@@ -81,22 +86,62 @@ class Partition:
     def high_watermark(self) -> int:
         return self._high_watermark
 
-    def append(self, records: memoryview, *, internal: bool = False) -> Appended:
+    @property
+    def last_stable_offset(self) -> int:
+        start, end = self.log.start_offset, self._high_watermark
+        unstable = self.log.first_unstable_offset(end)
+        if unstable is None:
+            return end
+        stable = max(start, min(unstable, end))
+        assert stable <= end, "last stable offset outside the log"
+        return stable
+
+    def append(self, records: memoryview, *, internal: bool = False, transactional: bool = False) -> Appended:
         """Write produced batches; they are visible once committed."""
         if not self.leads:
             raise KafkaError(ErrorCode.not_leader_or_follower)
-        log = self.log
-        appended = log.append(records, self.leader_epoch, now_ms=self._clock.now_ms(), internal=internal)
+        more = {"transactional": True} if transactional else {}
+        appended = self.log.append(records, self.leader_epoch, now_ms=self._clock.now_ms(), internal=internal, **more)
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1
             self.bytes_in += len(records)
-            if log.config.fsync:
-                self._sync_soon()
-            else:
-                self._set_high_watermark(log.end_offset)
-            if self.fetchers:
-                self.fetchers.arrived(len(records))
+            self._grown(len(records))
         return appended
+
+    def append_end(self, end: TransactionEnd) -> Appended:
+        """Write the end of a producer's transaction. One that is here already does no harm."""
+        if not self.leads:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        appended = self.log.append_marker(
+            end.producer_id,
+            end.producer_epoch,
+            end.coordinator_epoch,
+            end.commit,
+            self.leader_epoch,
+            strict=end.strict,
+            now_ms=self._clock.now_ms(),
+        )
+        self.ends += 1
+        if not appended.duplicate:
+            self._grown(0)
+        return appended
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return self.log.has_open_transaction(producer_id, epoch)
+
+    def _grown(self, size: int) -> None:
+        if self.log.config.fsync:
+            self._sync_soon()
+        else:
+            self._set_high_watermark(self.log.end_offset)
+        if self.fetchers:
+            self.fetchers.arrived(size)
+        if self.stable_fetchers and self.last_stable_offset > self._stable_seen:
+            self._stable_seen = self.last_stable_offset
+            if size:
+                self.stable_fetchers.arrived(size)
+            else:
+                self.stable_fetchers.wake_all()  # all of a transaction at once, however much that is
 
     def committed(self, appended: Appended) -> asyncio.Future[None] | None:
         """None when the records are committed already, else a future of that moment."""
@@ -133,15 +178,33 @@ class Partition:
         self._high_watermark = offset
         self._commits.advance(offset)
         if self.log.config.fsync:
-            self.fetchers.wake_all()
+            self._wake_fetchers()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
-        """Committed bytes from `offset` on; KafkaError(offset_out_of_range) outside of what is stored."""
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, stable: bool = False) -> Slice:
+        """Committed bytes from `offset` on; KafkaError(offset_out_of_range) outside of what is stored. With `stable`
+        only what no open transaction can change any more."""
         if offset > self._high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
-        return self.log.read(offset, max_bytes, self._high_watermark, at_least_one=at_least_one)
+        end = self.last_stable_offset if stable else self._high_watermark
+        return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
+
+    def wait(self, wanting: Wanting, *, stable: bool) -> None:
+        """`wanting` is told of what comes, until it leaves."""
+        if stable:
+            self._stable_seen = max(self._stable_seen, self.last_stable_offset)
+            self.stable_fetchers.enter(wanting)
+        else:
+            self.fetchers.enter(wanting)
+
+    def leave(self, wanting: Wanting) -> None:
+        self.fetchers.leave(wanting)
+        self.stable_fetchers.leave(wanting)
+
+    def _wake_fetchers(self) -> None:
+        self.fetchers.wake_all()
+        self.stable_fetchers.wake_all()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch not above `epoch`, the offset where it ended); (-1, -1) if nothing is known that far back."""
@@ -160,7 +223,7 @@ class Partition:
         if not 0 <= target <= self._high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
         self.log.advance_start(target)
-        self.fetchers.wake_all()
+        self._wake_fetchers()
         return self.log.start_offset
 
     def reconfigure(self, config: TopicConfig) -> None:

@@ -109,12 +109,29 @@ class CommittedOffset:
     topic_id: uuid.UUID  # an offset means nothing for another topic that later got the same name
 
 
+UNSTABLE = CommittedOffset(-1, -1, "", -1, uuid.UUID(int=0))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInTransaction:
+    """Answered with one ErrorCode for each of `offsets`: they count when the producer's transaction is committed."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
     """Answered with {(topic, partition): CommittedOffset}; partitions without an offset are not in it."""
 
     group_id: str
     partitions: tuple[tuple[str, int], ...] | None  # None: all
+    require_stable: bool = False  # UNSTABLE in place of an offset that an open transaction may change
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.shard import GroupShard
 from headrace.coordinators.runtime import CoordinatorRuntime, Journal
 from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.model.transaction_end import TransactionEnd
 from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
@@ -47,6 +48,10 @@ class GroupCoordinator:
     def on_leadership(self, partition: int, leads: bool, epoch: int) -> None:
         """This broker became, or ceased to be, the leader of a partition of `__consumer_offsets`."""
         self._runtime.on_leadership(partition, leads, epoch)
+
+    def end_transaction(self, partition: int, end: TransactionEnd) -> asyncio.Future[None]:
+        """A producer's transaction has ended: the offsets that it sent to groups of this partition count, or go."""
+        return self._runtime.end_transaction(partition, end)
 
     def on_topic_deleted(self, name: str) -> None:
         self._runtime.tell_all(ForgetTopic(name))

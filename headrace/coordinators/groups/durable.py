@@ -1,4 +1,5 @@
-"""The durable state of a groups shard: committed offsets and the last written generation of each group.
+"""The durable state of a groups shard: committed offsets, offsets in open transactions, and the last written generation
+of each group.
 
 Nothing but `apply` changes it, with records that the journal has; so it is the same after a crash, on another broker,
 and in the property test that compares the two. The shard's decisions read it.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from headrace.coordinators.groups.commands import CommittedOffset
+from headrace.coordinators.groups.pending_offsets import PendingOffsets
 from headrace.coordinators.groups.records import (
     OffsetKey,
     StoredGroup,
@@ -16,6 +18,7 @@ from headrace.coordinators.groups.records import (
     read_key,
     read_offset,
 )
+from headrace.model.journal_entry import NO_PRODUCER_ID
 from headrace.wire.errors import Malformed
 
 logger = logging.getLogger(__name__)
@@ -27,18 +30,34 @@ class DurableGroups:
     def __init__(self) -> None:
         self.groups: dict[str, StoredGroup] = {}
         self.offsets: dict[str, Offsets] = {}
+        self.pending = PendingOffsets()
 
-    def apply(self, key: bytes, value: bytes | None) -> None:
+    def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         try:
-            self._apply(key, value)
+            if producer_id == NO_PRODUCER_ID:
+                self._apply(key, value)
+            else:
+                self._apply_pending(producer_id, key, value)
         except Malformed as error:
             # One record that a newer version wrote must not cost the group all the others.
             logger.warning("skipped: %s", error)
+
+    def apply_end(self, producer_id: int, commit: bool) -> None:
+        """The producer's transaction has ended."""
+        for (group_id, topic, partition), offset in self.pending.ended(producer_id, commit):
+            self.offsets.setdefault(group_id, {})[topic, partition] = offset
+
+    def _apply_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        what = read_key(key)
+        if not isinstance(what, OffsetKey) or value is None:
+            raise Malformed("a record of the group coordinator is in a transaction and not an offset")
+        self.pending.add(producer_id, (what.group_id, what.topic, what.partition), read_offset(value))
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         what = read_key(key)
         if isinstance(what, OffsetKey):
             place = (what.topic, what.partition)
+            self.pending.overtaken((what.group_id, *place))
             if value is not None:
                 self.offsets.setdefault(what.group_id, {})[place] = read_offset(value)
             elif what.group_id in self.offsets:
@@ -52,10 +71,10 @@ class DurableGroups:
 
     def names(self) -> list[str]:
         """Every group that has left a trace, in the order of the first one."""
-        return list(dict.fromkeys([*self.groups, *self.offsets]))
+        return list(dict.fromkeys([*self.groups, *self.offsets, *self.pending.groups()]))
 
     def has(self, group_id: str) -> bool:
-        return group_id in self.groups or group_id in self.offsets
+        return group_id in self.groups or group_id in self.offsets or any(self.pending.of(group_id))
 
     def offsets_of(self, group_id: str) -> Offsets:
         return self.offsets.get(group_id, {})

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headrace.coordinators.groups.commands import CommitOffsets, CommittedOffset, DeleteOffsets
+from headrace.coordinators.groups.commands import (
+    UNSTABLE,
+    CommitInTransaction,
+    CommitOffsets,
+    CommittedOffset,
+    DeleteOffsets,
+    FetchOffsets,
+)
 from headrace.coordinators.groups.durable import DurableGroups, Offsets
 from headrace.coordinators.groups.group import Group, State
 from headrace.coordinators.groups.records import offset_record, offset_tombstone
@@ -34,7 +41,21 @@ class GroupOffsets:
     # --- on request -------------------------------------------------------------------------------------------------
 
     def commit(self, group: Group, command: CommitOffsets, outcome: Outcome, now_ms: int) -> None:
-        problem = _may_not_commit(group, command)
+        self._keep(group, command, _may_not_commit(group, command), outcome, now_ms)
+
+    def commit_in_transaction(self, group: Group, command: CommitInTransaction, outcome: Outcome, now_ms: int) -> None:
+        """They are written now and count when the journal has the transaction's end."""
+        outcome.producer = (command.producer_id, command.producer_epoch)
+        self._keep(group, command, _may_not_send(group, command), outcome, now_ms)
+
+    def _keep(
+        self,
+        group: Group,
+        command: CommitOffsets | CommitInTransaction,
+        problem: ErrorCode | None,
+        outcome: Outcome,
+        now_ms: int,
+    ) -> None:
         if problem is not None:
             outcome.reply = [problem] * len(command.offsets)
             return
@@ -47,13 +68,18 @@ class GroupOffsets:
             outcome.write(offset_record(group.id, asked.topic, asked.partition, committed))
             outcome.reply.append(ErrorCode.none)
 
-    def fetch(self, group_id: str, partitions: tuple[tuple[str, int], ...] | None) -> Offsets:
-        stored, topics = self._durable.offsets_of(group_id), self._topics.image().topics
-        return {
+    def fetch(self, command: FetchOffsets) -> Offsets:
+        stored, topics = self._durable.offsets_of(command.group_id), self._topics.image().topics
+        found = {
             place: stored[place]
-            for place in (stored if partitions is None else partitions)
+            for place in (stored if command.partitions is None else command.partitions)
             if place in stored and (place[0] not in topics or topics[place[0]].id == stored[place].topic_id)
         }
+        if command.require_stable and self._durable.pending:
+            pending = set(self._durable.pending.of(command.group_id))
+            asked = pending if command.partitions is None else pending.intersection(command.partitions)
+            found |= dict.fromkeys(asked, UNSTABLE)
+        return found
 
     def delete(self, group: Group, command: DeleteOffsets, outcome: Outcome) -> None:
         if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
@@ -65,12 +91,14 @@ class GroupOffsets:
             if subscribed is None or topic in subscribed:
                 outcome.reply.append(ErrorCode.group_subscribed_to_topic)
                 continue
-            if (topic, partition) in stored:
+            if (topic, partition) in stored or self._durable.pending.has(group.id, topic, partition):
                 outcome.write(offset_tombstone(group.id, topic, partition))
             outcome.reply.append(ErrorCode.none)
 
     def forget_group(self, group_id: str, outcome: Outcome) -> None:
-        for topic, partition in self._durable.offsets_of(group_id):
+        for topic, partition in dict.fromkeys(
+            [*self._durable.offsets_of(group_id), *self._durable.pending.of(group_id)]
+        ):
             outcome.write(offset_tombstone(group_id, topic, partition))
 
     def orphans(self, topic: str) -> list[tuple[str, int]]:
@@ -106,7 +134,7 @@ class GroupOffsets:
         idle_ms = {
             place: now_ms - max(emptied_ms, committed.commit_ms)
             for place, committed in offsets.items()
-            if place[0] not in subscribed
+            if place[0] not in subscribed and not self._durable.pending.has(group.id, *place)
         }
         if not idle_ms or max(idle_ms.values()) < self._settings.offsets_retention_ms:
             return []  # most groups, most of the time: the topics need not be asked
@@ -131,6 +159,18 @@ class GroupOffsets:
 def _orphaned(topic: str, committed: CommittedOffset, image: ClusterImage) -> bool:
     known = image.topics.get(topic)
     return known is None or known.id != committed.topic_id
+
+
+def _may_not_send(group: Group, command: CommitInTransaction) -> ErrorCode | None:
+    """A producer that does not say for which member it speaks is believed: its transaction fences it (KIP-447)."""
+    if command.generation < 0 and not command.member_id and command.instance_id is None:
+        return None
+    if command.generation < 0 and group.state is State.EMPTY:
+        return None
+    problem = group.stranger(command.member_id, command.instance_id)
+    if problem is not None:
+        return problem
+    return ErrorCode.illegal_generation if command.generation != group.generation else None
 
 
 def _may_not_commit(group: Group, command: CommitOffsets) -> ErrorCode | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.coordinators.groups.commands import (
+    CommitInTransaction,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -41,6 +42,7 @@ from headrace.coordinators.groups.offsets import GroupOffsets, Topics
 from headrace.coordinators.groups.records import group_tombstone, offset_tombstone
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.shard import Outcome
+from headrace.model.journal_entry import NO_PRODUCER_ID
 from headrace.wire.errors import ErrorCode
 from headrace.world.entropy import Entropy
 
@@ -61,6 +63,7 @@ class GroupShard:
             Heartbeat: self._heartbeat,
             Leave: self._leave,
             CommitOffsets: self._commit,
+            CommitInTransaction: self._commit_in_transaction,
             FetchOffsets: self._fetch,
             DeleteOffsets: self._delete_offsets,
             ListGroups: self._list,
@@ -81,8 +84,11 @@ class GroupShard:
         self._rules[type(command)](command, outcome, now_ms)
         return outcome
 
-    def apply(self, key: bytes, value: bytes | None) -> None:
-        self.durable.apply(key, value)
+    def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        self.durable.apply(key, value, producer_id)
+
+    def apply_end(self, producer_id: int, commit: bool) -> None:
+        self.durable.apply_end(producer_id, commit)
 
     def loaded(self, now_ms: int) -> Outcome:
         """Groups go on where they were: same generation, same parts, and a whole session for everybody to report."""
@@ -188,8 +194,22 @@ class GroupShard:
         if outcome.records:
             self._groups[group.id] = group
 
+    def _commit_in_transaction(self, command: CommitInTransaction, outcome: Outcome, now_ms: int) -> None:
+        group = self._groups.get(command.group_id)
+        if not command.group_id or not _storable(command.group_id):
+            outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
+            return
+        if group is None:
+            if command.generation >= 0:
+                outcome.reply = [ErrorCode.illegal_generation] * len(command.offsets)
+                return
+            group = Group(command.group_id)
+        self._offsets.commit_in_transaction(group, command, outcome, now_ms)
+        if outcome.records:
+            self._groups[group.id] = group
+
     def _fetch(self, command: FetchOffsets, outcome: Outcome, now_ms: int) -> None:
-        outcome.reply = self._offsets.fetch(command.group_id, command.partitions)
+        outcome.reply = self._offsets.fetch(command)
 
     def _delete_offsets(self, command: DeleteOffsets, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
@@ -210,7 +230,8 @@ class GroupShard:
             expired = self._offsets.expired(group, now_ms)
             for topic, partition in expired:
                 outcome.write(offset_tombstone(group.id, topic, partition))
-            nothing_left = len(expired) == len(self.durable.offsets_of(group.id))
+            pending = any(self.durable.pending.of(group.id))
+            nothing_left = len(expired) == len(self.durable.offsets_of(group.id)) and not pending
             if nothing_left and group.state is State.EMPTY and not group.pending:
                 outcome.write(group_tombstone(group.id))
                 del self._groups[group.id]

@@ -5,6 +5,8 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.model.journal_entry import JournalEntry
+from headrace.model.transaction_end import TransactionEnd
 from headrace.wire.errors import KafkaError
 
 BROKER_ID = 7
@@ -14,7 +16,7 @@ class MemoryJournal:
     """Partitions as lists. `hold` keeps appends uncommitted; `refuse` and `lose` make the next one fail."""
 
     def __init__(self) -> None:
-        self.written: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        self.entries: dict[int, list[JournalEntry]] = {}
         self.reads = 0
         self._held: list[asyncio.Future[None]] | None = None
         self._reading: asyncio.Event | None = None
@@ -22,7 +24,21 @@ class MemoryJournal:
         self._refusal: KafkaError | None = None
         self._loss: KafkaError | None = None
 
-    def append(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> Awaitable[None]:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> Awaitable[None]:
+        producer_id = -1 if producer is None else producer[0]
+        return self._append(partition, [JournalEntry(0, key, value, 0, producer_id) for key, value in records])
+
+    def append_end(self, topic: str, partition: int, end: TransactionEnd) -> Awaitable[None]:
+        return self._append(partition, [JournalEntry(0, None, None, 0, end.producer_id, end.commit)])
+
+    def _append(self, partition: int, entries: list[JournalEntry]) -> Awaitable[None]:
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
             raise refusal
@@ -31,23 +47,35 @@ class MemoryJournal:
             loss, self._loss = self._loss, None
             asyncio.get_running_loop().call_soon(committed.set_exception, loss)
             return committed
-        self.written.setdefault(partition, []).extend(records)
+        self.entries.setdefault(partition, []).extend(entries)
         if self._held is None:
             committed.set_result(None)
         else:
             self._held.append(committed)
         return committed
 
-    async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[tuple[int, bytes, bytes | None, int]]]:
+    def put(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """As if they had been there before."""
+        self.entries[partition] = [JournalEntry(0, key, value, 0) for key, value in records]
+
+    @property
+    def written(self) -> dict[int, list[tuple[bytes, bytes | None]]]:
+        """The plain records of each partition."""
+        return {
+            partition: [(entry.key, entry.value) for entry in entries if entry.key is not None]
+            for partition, entries in self.entries.items()
+        }
+
+    async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
         self.reads += 1
         if self._reading is not None:
             await self._reading.wait()
         if self._read_error is not None:
             error, self._read_error = self._read_error, None
             raise error
-        records = self.written.get(partition, [])
-        for start in range(0, len(records), 3):
-            yield [(start + at, key, value, 0) for at, (key, value) in enumerate(records[start : start + 3])]
+        entries = self.entries.get(partition, [])
+        for start in range(0, len(entries), 3):
+            yield [entry._replace(offset=start + at) for at, entry in enumerate(entries[start : start + 3])]
 
     def hold(self) -> None:
         self._held = []

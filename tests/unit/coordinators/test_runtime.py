@@ -65,7 +65,7 @@ class Words:
                 outcome.cancel_timer("later")
         return outcome
 
-    def apply(self, key: bytes, value: bytes | None) -> None:
+    def apply(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
         self.said.append(key)
 
     def loaded(self, now_ms: int) -> Outcome:
@@ -144,7 +144,7 @@ def test_nothing_is_answered_where_this_broker_does_not_lead() -> None:
 
 def test_loading_is_said_and_then_everything_is_there() -> None:
     async def story(runtime: Runtime, journal: MemoryJournal) -> None:
-        journal.written[0] = [(b"%d" % number, b"") for number in range(10)]
+        journal.put(0, [(b"%d" % number, b"") for number in range(10)])
         journal.block_reads()
         runtime.on_leadership(0, True, 1)
         await settle()
@@ -197,7 +197,7 @@ def test_what_an_older_epoch_says_is_ignored() -> None:
 @pytest.mark.parametrize("error", [OSError("disk"), KafkaError(ErrorCode.kafka_storage_error)])
 def test_journal_that_cannot_be_read_is_tried_again(error: Exception) -> None:
     async def story(runtime: Runtime, journal: MemoryJournal) -> None:
-        journal.written[0] = [(b"one", b"")]
+        journal.put(0, [(b"one", b"")])
         journal.fail_read(error)
         runtime.on_leadership(0, True, 1)
         await settle()

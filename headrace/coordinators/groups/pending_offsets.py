@@ -1,0 +1,70 @@
+"""Offsets that producers have sent in transactions which are still open (KIP-447).
+
+They are kept apart until the transaction's end is in the journal; then they become committed offsets or are forgotten.
+The journal's order decides: what was written later for the same partition of a group wins, however the transactions end
+one after the other, so a slow transaction never moves a group back. Owned by `DurableGroups`, which feeds it records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.coordinators.groups.commands import CommittedOffset
+
+Spot = tuple[str, str, int]  # group, topic, partition
+
+
+class PendingOffsets:
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[Spot, tuple[int, CommittedOffset]]] = {}
+        self._producers: dict[Spot, set[int]] = {}
+        self._count = 0
+
+    def add(self, producer_id: int, spot: Spot, offset: CommittedOffset) -> None:
+        self._count += 1
+        self._by_producer.setdefault(producer_id, {})[spot] = (self._count, offset)
+        self._producers.setdefault(spot, set()).add(producer_id)
+
+    def overtaken(self, spot: Spot) -> None:
+        """Something newer than all that is pending was written for it."""
+        for producer_id in self._producers.pop(spot, ()):
+            self._drop(producer_id, spot)
+
+    def ended(self, producer_id: int, commit: bool) -> list[tuple[Spot, CommittedOffset]]:
+        """The offsets that count from now on, when the producer's transaction has ended."""
+        entries = self._by_producer.pop(producer_id, {})
+        for spot in entries:
+            self._forget(spot, producer_id)
+        if not commit:
+            return []
+        for spot, (number, _) in entries.items():
+            for other in list(self._producers.get(spot, ())):
+                if self._by_producer[other][spot][0] < number:
+                    self._drop(other, spot)
+                    self._forget(spot, other)
+        return [(spot, offset) for spot, (_, offset) in entries.items()]
+
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        return (group_id, topic, partition) in self._producers
+
+    def of(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """(topic, partition) of everything that is pending for the group."""
+        return ((topic, partition) for group, topic, partition in self._producers if group == group_id)
+
+    def groups(self) -> list[str]:
+        return list(dict.fromkeys(group for group, _, _ in self._producers))
+
+    def __bool__(self) -> bool:
+        return bool(self._producers)
+
+    def _drop(self, producer_id: int, spot: Spot) -> None:
+        entries = self._by_producer[producer_id]
+        del entries[spot]
+        if not entries:
+            del self._by_producer[producer_id]
+
+    def _forget(self, spot: Spot, producer_id: int) -> None:
+        producers = self._producers[spot]
+        producers.discard(producer_id)
+        if not producers:
+            del self._producers[spot]

@@ -1,0 +1,259 @@
+"""The transactions shard: all transactional ids whose names hash to one partition of `__transaction_state`.
+
+It decides who may use a transactional id, which partitions are in its transaction, and how that ends. Run by the
+coordinator runtime. What holds:
+
+- A decision to commit or abort is written before any partition hears of it, and never changes after that.
+- There is one producer per id. Whoever begins with an id has a higher epoch than everybody before, and those are
+  refused from then on.
+- A transaction is not open for longer than its producer allowed. One that is aborted for its time gets the next epoch;
+  its producer may ask for that epoch and go on (KIP-588), unless somebody else has begun meanwhile.
+
+Everything here follows from the records, timers apart, so there is no live state that a crash could take.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from headrace.coordinators.shard import Outcome
+from headrace.coordinators.transactions.commands import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTransaction,
+    ExpireIds,
+    FreshIdNeeded,
+    InitProducer,
+    ListTransactions,
+    MarkersWritten,
+    ProducerReply,
+    TimeUp,
+    VerifyPartitions,
+)
+from headrace.coordinators.transactions.ending import end
+from headrace.coordinators.transactions.markers import Decision
+from headrace.coordinators.transactions.records import read_key, read_transaction, tombstone, transaction_record
+from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, State, Transaction
+from headrace.wire.errors import ErrorCode, Malformed
+
+logger = logging.getLogger(__name__)
+
+MAX_RECORDS = 1_000  # in one write of a clean-up, so that it never grows beyond what a batch may have
+MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
+
+
+class TransactionShard:
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self._settings = settings
+        self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
+            InitProducer: self._init,
+            AddPartitions: self._add,
+            VerifyPartitions: self._verify,
+            EndTransaction: self._end,
+            MarkersWritten: self._markers_written,
+            DescribeTransaction: self._describe,
+            ListTransactions: self._list,
+            TimeUp: self._time_up,
+            ExpireIds: self._expire_ids,
+        }
+
+    # --- the shard contract -----------------------------------------------------------------------------------------
+
+    def decide(self, command: Any, now_ms: int) -> Outcome:
+        outcome = Outcome()
+        self._rules[type(command)](command, outcome, now_ms)
+        return outcome
+
+    def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        try:
+            transactional_id = read_key(key)
+            if value is None:
+                self.transactions.pop(transactional_id, None)
+            else:
+                self.transactions[transactional_id] = read_transaction(value)
+        except Malformed as error:
+            # One record that a newer version wrote must not cost all the others.
+            logger.warning("skipped: %s", error)
+
+    def apply_end(self, producer_id: int, commit: bool) -> None:
+        """Nobody writes into this journal in a transaction."""
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """Decisions that may not have reached every partition are carried out again; open transactions keep their
+        time."""
+        outcome = Outcome()
+        for transactional_id, transaction in self.transactions.items():
+            if transaction.state.ending:
+                outcome.errands.append(_decision(transactional_id, transaction))
+            elif transaction.state is State.ONGOING:
+                self._set_timeout(transactional_id, transaction, outcome, now_ms)
+        outcome.set_timer("expiry", self._settings.expiry_check_interval_ms, ExpireIds())
+        return outcome
+
+    def _write(self, transactional_id: str, transaction: Transaction, outcome: Outcome) -> None:
+        outcome.write(transaction_record(transactional_id, transaction))
+        if transaction.state.ending:
+            outcome.errands.append(_decision(transactional_id, transaction))
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    def _init(self, command: InitProducer, outcome: Outcome, now_ms: int) -> None:
+        outcome.reply = self._unfit(command) or self._initialized(command, outcome, now_ms)
+
+    def _unfit(self, command: InitProducer) -> ProducerReply | None:
+        name = command.transactional_id
+        if not name or len(name.encode()) > MAX_NAME_BYTES:
+            return ProducerReply(ErrorCode.invalid_request)
+        if not 0 < command.timeout_ms <= self._settings.max_timeout_ms:
+            return ProducerReply(ErrorCode.invalid_transaction_timeout)
+        return None
+
+    def _initialized(self, command: InitProducer, outcome: Outcome, now_ms: int) -> ProducerReply | FreshIdNeeded:
+        name, expected = command.transactional_id, command.expected
+        before = self.transactions.get(name)
+        if before is None:
+            if command.fresh_id is None:
+                return FreshIdNeeded()
+            before = Transaction(command.fresh_id)
+        asks_again = expected is not None and expected == _last(before)
+        if before.epoch != NO_EPOCH and expected not in (None, _current(before)) and not asks_again:
+            return ProducerReply(ErrorCode.producer_fenced)
+        if before.state.ending:
+            return ProducerReply(ErrorCode.concurrent_transactions)
+        if before.state is State.ONGOING:
+            after = before.fenced(now_ms) if expected is None else before.recalled(now_ms, timed_out=False)
+            self._write(name, after, outcome)
+            return ProducerReply(ErrorCode.concurrent_transactions)
+        last_epoch = NO_EPOCH if expected is None else expected[1]
+        if before.exhausted:
+            if command.fresh_id is None:
+                return FreshIdNeeded()
+            after = before.rotated(command.fresh_id, command.timeout_ms, last_epoch, now_ms)
+        elif asks_again:
+            after = before.kept(command.timeout_ms, now_ms)
+        else:
+            after = before.bumped(command.timeout_ms, last_epoch if before.epoch != NO_EPOCH else NO_EPOCH, now_ms)
+        self._write(name, after, outcome)
+        return ProducerReply(ErrorCode.none, after.producer_id, after.epoch)
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def _add(self, command: AddPartitions, outcome: Outcome, now_ms: int) -> None:
+        before = self.transactions.get(command.transactional_id)
+        problem = _may_not_write(before, command)
+        if before is None or problem is not None:
+            outcome.reply = problem
+            return
+        outcome.reply = ErrorCode.none
+        if before.state is State.ONGOING and command.partitions <= before.partitions:
+            return
+        after = before.with_partitions(command.partitions, command.version, now_ms)
+        self._write(command.transactional_id, after, outcome)
+        if before.state is not State.ONGOING:
+            self._set_timeout(command.transactional_id, after, outcome, now_ms)
+
+    def _verify(self, command: VerifyPartitions, outcome: Outcome, now_ms: int) -> None:
+        transaction = self.transactions.get(command.transactional_id)
+        problem = _may_not_write(transaction, command)
+        if transaction is None or problem is not None:
+            outcome.reply = [problem] * len(command.partitions)
+            return
+        outcome.reply = [
+            ErrorCode.none if place in transaction.partitions else ErrorCode.transaction_abortable
+            for place in command.partitions
+        ]
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _end(self, command: EndTransaction, outcome: Outcome, now_ms: int) -> None:
+        before = self.transactions.get(command.transactional_id)
+        if not command.transactional_id or before is None:
+            known = ErrorCode.invalid_producer_id_mapping if command.transactional_id else ErrorCode.invalid_request
+            outcome.reply = ProducerReply(known)
+            return
+        after = end(before, command, now_ms)
+        if isinstance(after, Transaction):
+            self._write(command.transactional_id, after, outcome)
+            outcome.reply = ProducerReply(ErrorCode.none, *after.told())
+        else:
+            outcome.reply = after
+
+    def _markers_written(self, command: MarkersWritten, outcome: Outcome, now_ms: int) -> None:
+        before = self.transactions.get(command.transactional_id)
+        if before is not None and before.state.ending and _current(before) == (command.producer_id, command.epoch):
+            self._write(command.transactional_id, before.completed(now_ms), outcome)
+
+    # --- with time --------------------------------------------------------------------------------------------------
+
+    def _set_timeout(self, transactional_id: str, opened: Transaction, outcome: Outcome, now_ms: int) -> None:
+        # The wall clock may have jumped, so what is left of the time is at most all of it.
+        left_ms = min(max(0, opened.start_ms + opened.timeout_ms - now_ms), opened.timeout_ms)
+        command = TimeUp(transactional_id, opened.producer_id, opened.epoch, opened.start_ms)
+        outcome.set_timer(("timeout", transactional_id), left_ms, command)
+
+    def _time_up(self, command: TimeUp, outcome: Outcome, now_ms: int) -> None:
+        before = self.transactions.get(command.transactional_id)
+        if before is None or before.state is not State.ONGOING:
+            return
+        if (*_current(before), before.start_ms) == (command.producer_id, command.epoch, command.start_ms):
+            logger.info("transaction of %s was open for %d ms; aborted", command.transactional_id, before.timeout_ms)
+            self._write(command.transactional_id, before.recalled(now_ms, timed_out=True), outcome)
+
+    def _expire_ids(self, command: ExpireIds, outcome: Outcome, now_ms: int) -> None:
+        delay_ms = self._settings.expiry_check_interval_ms
+        for transactional_id, transaction in self.transactions.items():
+            at_rest = not transaction.state.ending and transaction.state is not State.ONGOING
+            if at_rest and now_ms - transaction.updated_ms >= self._settings.id_expiration_ms:
+                outcome.write(tombstone(transactional_id))
+                outcome.cancel_timer(("timeout", transactional_id))
+            if len(outcome.records) >= MAX_RECORDS:
+                delay_ms = 0
+                break
+        outcome.set_timer("expiry", delay_ms, command)
+
+    # --- from outside -----------------------------------------------------------------------------------------------
+
+    def _describe(self, command: DescribeTransaction, outcome: Outcome, now_ms: int) -> None:
+        outcome.reply = self.transactions.get(command.transactional_id)
+
+    def _list(self, command: ListTransactions, outcome: Outcome, now_ms: int) -> None:
+        outcome.reply = list(self.transactions.items())
+
+
+def _current(transaction: Transaction) -> tuple[int, int]:
+    return transaction.producer_id, transaction.epoch
+
+
+def _last(transaction: Transaction) -> tuple[int, int] | None:
+    """Whom a producer takes itself for that has not heard of its new id or epoch."""
+    if transaction.last_epoch == NO_EPOCH:
+        return None
+    rotated = transaction.epoch == 0
+    return (transaction.previous_producer_id if rotated else transaction.producer_id), transaction.last_epoch
+
+
+def _may_not_write(transaction: Transaction | None, asked: AddPartitions | VerifyPartitions) -> ErrorCode | None:
+    if not asked.transactional_id:
+        return ErrorCode.invalid_request
+    if transaction is None:
+        return ErrorCode.invalid_producer_id_mapping
+    if transaction.state.ending and (asked.producer_id, asked.epoch) == transaction.told():
+        return ErrorCode.concurrent_transactions
+    if asked.producer_id != transaction.producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    return ErrorCode.producer_fenced if asked.epoch != transaction.epoch else None
+
+
+def _decision(transactional_id: str, transaction: Transaction) -> Decision:
+    return Decision(
+        transactional_id,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.state is State.PREPARE_COMMIT,
+        transaction.version,
+        tuple(sorted(transaction.partitions)),
+    )

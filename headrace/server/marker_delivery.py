@@ -1,0 +1,98 @@
+"""The ends of transactions, delivered to the partitions that this broker leads.
+
+Plugged into the transaction coordinator, which decides, and into the WriteTxnMarkers handler, through which another
+coordinator's decisions and an administrator's come. A partition of `__consumer_offsets` is the journal of the group
+coordinator: there the end goes through that coordinator, whose state follows it. What holds: delivery goes on until
+every partition has its marker or does not exist any more; a marker that comes twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.transactions.markers import Mark
+from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.model.transaction_end import TransactionEnd
+from headrace.replicas.host import ReplicaHost
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.1
+
+# The partition is gone; or it has heard of a later epoch of the producer, so the transaction has an end there.
+_DONE = {ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_producer_epoch}
+
+
+class MarkerDelivery:
+    def __init__(self, host: ReplicaHost, groups: GroupCoordinator, clock: Clock) -> None:
+        self._host = host
+        self._groups = groups
+        self._clock = clock
+
+    def write(self, marks: Sequence[Mark]) -> asyncio.Future[None]:
+        """Starts at once; done when every partition has its marker or is gone. KafkaError where another coordinator
+        has taken over: it delivers its own."""
+        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deliver(marks, delivered)
+        return delivered
+
+    def write_one(self, topic: str, partition: int, end: TransactionEnd) -> asyncio.Future[None] | None:
+        """One marker, one attempt: None when it is committed, or a future of that. Raises KafkaError."""
+        if topic == GROUP_OFFSETS_TOPIC:
+            return self._groups.end_transaction(partition, end)
+        hosted = self._host.find(topic, partition)
+        return hosted.committed(hosted.append_end(end))
+
+    def _deliver(self, marks: Sequence[Mark], delivered: asyncio.Future[None]) -> None:
+        if delivered.done():
+            return
+        failed = list[Mark]()
+        waiting = list[tuple[Mark, asyncio.Future[None]]]()
+        for mark in marks:
+            try:
+                written = self.write_one(mark.topic, mark.partition, mark.end)
+                if written is not None and written.done():
+                    written.result()
+                elif written is not None:
+                    waiting.append((mark, written))
+            except KafkaError as error:
+                if self._must_repeat(mark, error, delivered):
+                    failed.append(mark)
+        if delivered.done():
+            return
+        if waiting:
+            collected = asyncio.gather(*(written for _, written in waiting), return_exceptions=True)
+            collected.add_done_callback(lambda done: self._collect(waiting, failed, delivered))
+        else:
+            self._finish(failed, delivered)
+
+    def _collect(
+        self, waited: list[tuple[Mark, asyncio.Future[None]]], failed: list[Mark], delivered: asyncio.Future[None]
+    ) -> None:
+        for mark, written in waited:
+            error = None if written.cancelled() else written.exception()
+            if isinstance(error, KafkaError) and self._must_repeat(mark, error, delivered):
+                failed.append(mark)
+        self._finish(failed, delivered)
+
+    def _must_repeat(self, mark: Mark, error: KafkaError, delivered: asyncio.Future[None]) -> bool:
+        if error.code is ErrorCode.transaction_coordinator_fenced:
+            if not delivered.done():
+                delivered.set_exception(error)
+            return False
+        if error.code in _DONE:
+            return False
+        logger.warning("no marker in %s-%d yet (%s); trying again", mark.topic, mark.partition, error)
+        return True
+
+    def _finish(self, failed: list[Mark], delivered: asyncio.Future[None]) -> None:
+        if failed:
+            self._clock.call_later(RETRY_S, partial(self._deliver, failed, delivered))
+        elif not delivered.done():
+            delivered.set_result(None)
