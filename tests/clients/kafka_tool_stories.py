@@ -39,7 +39,7 @@ def console_producer_and_consumer_agree(stage: Stage) -> None:
         expect(wanted, consume(stage, topic, 2, "--from-beginning", *shown))
 
 
-@script.story("timestamps", "log-append-time", "partitioning")
+@script.story("timestamps", "log-append-time")
 def console_consumer_shows_timestamps_and_partitions(stage: Stage) -> None:
     start_ms = int(time.time() * 1000) - 3_600_000
     shown = ("--formatter-property", "print.timestamp=true", "--formatter-property", "print.partition=true")
@@ -95,7 +95,7 @@ def offsets_are_listed(stage: Stage) -> None:
         expect(f"{topic}:0:{offset}\n", tool(stage, "GetOffsetShell", "--topic", topic, "--time", when))
 
 
-@script.story("topics", "partitions", "partition-growth")
+@script.story("topics", "partitions")
 def topics_are_made_shown_grown_and_deleted(stage: Stage) -> None:
     topic = stage.unique("topic")
     tool(stage, "TopicCommand", "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=5000")
@@ -117,6 +117,8 @@ def wrong_topics_are_refused_by_name(stage: Stage) -> None:
         return tool(stage, "TopicCommand", *arguments, fails=True)
 
     expect_in("already exists", refused("--create", "--topic", topic))
+    expect_in("InvalidTopic", refused("--create", "--topic", "bad name!"))
+    expect_in("no.such.setting", refused("--create", "--topic", "refused", "--config", "no.such.setting=1"))
     expect_in("InvalidReplicationFactor", refused("--create", "--topic", "refused", "--replication-factor", "9"))
     expect_in("does not exist", refused("--describe", "--topic", stage.unique("never")))
 

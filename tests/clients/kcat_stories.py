@@ -236,14 +236,20 @@ def a_group_resumes_where_it_was(stage: Stage) -> None:
 
 
 @script.story("regex")
-def a_pattern_finds_topics(stage: Stage) -> None:
-    topic = stage.topic()
-    kcat(stage, "-P", "-t", topic, stdin="found\n")
-    settings = ("-X", "auto.offset.reset=earliest", "-c", "1")
-    expect("found\n", kcat(stage, "-G", stage.unique("group"), *settings, f"^{topic[:-2]}.*"))
+def a_pattern_finds_a_topic_made_later(stage: Stage) -> None:
+    prefix, group = stage.unique("family"), stage.unique("group")
+    member = group_member(stage, group, f"^{prefix}-.*", 0)
+    try:
+        stage.topic(name=f"{prefix}-one")
+        until("the first topic is found", lambda: len(share_of(stage, group, 0)) == 1)
+        stage.topic(name=f"{prefix}-two")
+        until("the second topic is found", lambda: len(share_of(stage, group, 0)) == 2)
+    finally:
+        member.terminate()
+        member.wait(20)
 
 
-@script.story("cluster", "topics")
+@script.story("cluster")
 def metadata_lists_brokers_topics_and_partitions(stage: Stage) -> None:
     topic = stage.topic(partitions=3)
     metadata = json.loads(kcat(stage, "-L", "-J"))

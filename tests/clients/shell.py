@@ -38,8 +38,8 @@ class Stage:
     def unique(self, kind: str) -> str:
         return f"shell.{kind}.{uuid.uuid4().hex[:8]}"
 
-    def topic(self, partitions: int = 1, **config: str) -> str:
-        name = self.unique("topic")
+    def topic(self, partitions: int = 1, name: str = "", **config: str) -> str:
+        name = name or self.unique("topic")
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         self.admin.create_topics([NewTopic(name, partitions, 1, config=dotted)])[name].result(30)
         return name

@@ -10,7 +10,7 @@ import pytest
 STORIES: dict[str, str] = {
     "round-trip": "Keys and values come back: text, binary, empty, null",
     "compression": "Every compression type the client has",
-    "headers": "Headers, also repeated, empty and null ones",
+    "headers": "Headers in order, also repeated ones (and null ones where the client takes them)",
     "timestamps": "The producer's timestamps",
     "large-message": "A message of 900 KB",
     "acks": "acks 0, 1 and all",

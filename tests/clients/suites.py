@@ -176,7 +176,7 @@ SUITES = [
             {
                 *("pause", "sticky", "cooperative-sticky", "describe-groups", "delete-group", "delete-offsets"),
                 *("alter-offsets", "topic-errors", "partitions", "configs", "incremental-configs", "delete-records"),
-                *("list-offsets", "recreated-topic"),
+                *("list-offsets", "recreated-topic", "topics"),
             }
         ),
     ),
@@ -186,6 +186,7 @@ SUITES = [
         java_missing,
         shell_stories(kafka_tool_stories.script),
         not_offered=frozenset({"pause"}),
-        not_asked=GROUP_STORIES | {"static-member", "regex", "key-order", "oversize", "recreated-topic"},
+        not_asked=GROUP_STORIES
+        | {"static-member", "regex", "partition-growth", "key-order", "partitioning", "oversize", "recreated-topic"},
     ),
 ]

@@ -19,14 +19,19 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 @pytest.fixture
-def new_topic(admin: AdminClient, unique: Callable[[str], str]) -> NewTopicFixture:
+def new_topic(admin: AdminClient, unique: Callable[[str], str]) -> Iterator[NewTopicFixture]:
+    made: set[str] = set()
+
     def create(partitions: int = 1, name: str = "", **config: str) -> str:
         name = name or unique("topic")
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=dotted)])[name].result(30)
+        made.add(name)
         return name
 
-    return create
+    yield create
+    for deleted in admin.delete_topics(list(made)).values() if made else ():
+        deleted.result(30)
 
 
 @pytest.fixture

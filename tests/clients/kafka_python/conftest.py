@@ -20,15 +20,21 @@ def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
 
 
 @pytest.fixture
-def new_topic(admin: KafkaAdminClient, unique: Callable[[str], str]) -> NewTopic:
+def new_topic(admin: KafkaAdminClient, unique: Callable[[str], str]) -> Iterator[NewTopic]:
+    """Makes topics, and deletes them afterwards: this client likes to ask for all that there are."""
+    made: set[str] = set()
+
     def create(partitions: int = 1, name: str = "", **config: str) -> str:
         name = name or unique("topic")
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dotted}
         admin.create_topics({name: wanted}, wait_for_metadata=True)
+        made.add(name)
         return name
 
-    return create
+    yield create
+    if made:
+        admin.delete_topics(list(made))
 
 
 @pytest.fixture

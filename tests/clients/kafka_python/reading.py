@@ -12,6 +12,17 @@ from tests.clients.patience import until
 Shares = list[set[tuple[str, int]]]
 
 
+def subscribe(consumer: KafkaConsumer, topics: list[str]) -> None:
+    """Subscribes once the client knows the topics.
+
+    A group leader of this client that has not seen a topic's metadata yet gives none of it to anybody, and does not
+    think again when the metadata comes.
+    """
+    for topic in topics:
+        until(f"{topic} is known", lambda topic=topic: consumer.partitions_for_topic(topic))
+    consumer.subscribe(topics)
+
+
 def read(consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:
     """The next `count` records."""
     records: list[ConsumerRecord] = []

@@ -5,8 +5,14 @@ from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.errors import GroupIdNotFoundError, GroupSubscribedToTopicError, NoError, UnknownMemberIdError
 
 from tests.clients.kafka_python.conftest import NewConsumer, NewTopic
-from tests.clients.kafka_python.reading import settle, split_evenly
+from tests.clients.kafka_python.reading import settle, split_evenly, subscribe
+from tests.clients.patience import until
 from tests.clients.stories import story
+
+
+def state_of(admin: KafkaAdminClient, group: str) -> str:
+    state: str = admin.describe_groups([group])[group]["group_state"]
+    return state
 
 
 @story("describe-groups")
@@ -16,11 +22,9 @@ def test_live_group_is_listed_and_described(
     topic, group = new_topic(partitions=2), unique("group")
     members = [new_consumer(group_id=group, client_id=f"client-{number}") for number in range(2)]
     for member in members:
-        member.subscribe([topic])
-    settle(members, split_evenly(2))
-    listed = {listing["group_id"]: listing for listing in admin.list_groups()}
-    assert listed[group]["protocol_type"] == "consumer"
-    assert listed[group]["group_state"] == "Stable"
+        subscribe(member, [topic])
+    until("the group is stable", lambda: settle(members, split_evenly(2)) and state_of(admin, group) == "Stable")
+    assert group in {listing["group_id"] for listing in admin.list_groups()}
     described = admin.describe_groups([group])[group]
     assert (described["group_state"], described["protocol_data"], described["error"]) == ("Stable", "range", None)
     assert {member["client_id"] for member in described["members"]} == {"client-0", "client-1"}
@@ -51,7 +55,7 @@ def test_empty_group_is_deleted_and_a_live_one_is_not(
     topic, empty, live = new_topic(), unique("empty"), unique("live")
     new_consumer(group_id=empty).commit({TopicPartition(topic, 0): OffsetAndMetadata(3, "", -1)})
     member = new_consumer(group_id=live)
-    member.subscribe([topic])
+    subscribe(member, [topic])
     settle([member], split_evenly(1))
     assert admin.delete_groups([empty, live, "no.such.group"]) == {
         empty: "OK",
@@ -78,7 +82,7 @@ def test_offsets_of_a_subscribed_topic_and_of_an_unknown_group_are_not_deleted(
 ) -> None:
     topic, group = new_topic(), unique("group")
     member = new_consumer(group_id=group)
-    member.subscribe([topic])
+    subscribe(member, [topic])
     settle([member], split_evenly(1))
     place = TopicPartition(topic, 0)
     assert admin.delete_group_offsets(group, [place]) == {place: GroupSubscribedToTopicError}
@@ -95,7 +99,7 @@ def test_offsets_of_an_empty_group_are_altered_and_those_of_a_live_one_are_not(
     assert admin.alter_group_offsets(empty, {place: OffsetAndMetadata(7, "", -1)}) == {place: NoError}
     assert admin.list_group_offsets(empty)[empty][place].offset == 7
     member = new_consumer(group_id=live)
-    member.subscribe([topic])
+    subscribe(member, [topic])
     settle([member], split_evenly(1))
     altered = admin.alter_group_offsets(live, {place: OffsetAndMetadata(7, "", -1)})
     assert altered == {place: UnknownMemberIdError}

@@ -12,7 +12,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from tests.clients.kafka_python.conftest import NewConsumer, NewProducer, NewTopic
-from tests.clients.kafka_python.reading import produce, read, settle, split_evenly
+from tests.clients.kafka_python.reading import produce, read, settle, split_evenly, subscribe
 from tests.clients.patience import until
 from tests.clients.stories import story
 
@@ -24,7 +24,7 @@ def test_three_members_split_six_partitions_and_read_everything_once(
     topic, group = new_topic(partitions=6), unique("group")
     members = [new_consumer(group_id=group) for _ in range(3)]
     for member in members:
-        member.subscribe([topic])
+        subscribe(member, [topic])
     settle(members, split_evenly(6))
     producer = new_producer()
     for number in range(60):
@@ -58,7 +58,7 @@ def test_assignor_shares_two_topics_as_members_come_and_go(
     members: list[KafkaConsumer] = []
     for _ in range(2):
         members.append(new_consumer(group_id=group, partition_assignment_strategy=[assignor]))
-        members[-1].subscribe(topics)
+        subscribe(members[-1], topics)
         settle(members, split_evenly(4))
     members[1].close()
     settle(members[:1], split_evenly(4))
@@ -71,12 +71,13 @@ def test_member_that_leaves_is_replaced_and_one_that_joins_gets_a_share(
     topic, group = new_topic(partitions=4), unique("group")
     stays, leaves = new_consumer(group_id=group), new_consumer(group_id=group)
     for member in (stays, leaves):
-        member.subscribe([topic])
+        subscribe(member, [topic])
     settle([stays, leaves], split_evenly(4))
-    leaves.unsubscribe()
+    leaves.close()
     settle([stays], split_evenly(4))
-    leaves.subscribe([topic])
-    settle([stays, leaves], split_evenly(4))
+    comes = new_consumer(group_id=group)
+    subscribe(comes, [topic])
+    settle([stays, comes], split_evenly(4))
 
 
 @story("static-member")
@@ -85,14 +86,17 @@ def test_static_member_comes_back_to_its_partitions_without_a_rebalance(
 ) -> None:
     topic, group = new_topic(partitions=4), unique("group")
     stays = new_consumer(group_id=group, group_instance_id="stays", session_timeout_ms=20_000)
+    subscribe(stays, [topic])
+    settle([stays], split_evenly(4))
+    # Second to join, so that it says nothing of partitions it had: a restarted member that says something else than
+    # before is a reason for the broker to rebalance.
     restarts = new_consumer(group_id=group, group_instance_id="restarts", session_timeout_ms=20_000)
-    for member in (stays, restarts):
-        member.subscribe([topic])
+    subscribe(restarts, [topic])
     kept, moved = settle([stays, restarts], split_evenly(4))
     generation = stays.group_metadata().generation_id
     restarts.close()
     again = new_consumer(group_id=group, group_instance_id="restarts", session_timeout_ms=20_000)
-    again.subscribe([topic])
+    subscribe(again, [topic])
     assert settle([stays, again], split_evenly(4)) == [kept, moved]
     assert stays.group_metadata().generation_id == again.group_metadata().generation_id == generation
 
@@ -119,7 +123,7 @@ def test_group_takes_over_added_partitions(
 ) -> None:
     topic = new_topic(partitions=1)
     consumer = new_consumer()
-    consumer.subscribe([topic])
+    subscribe(consumer, [topic])
     settle([consumer], split_evenly(1))
     admin.create_partitions({topic: 3})
     settle([consumer], split_evenly(3))
@@ -133,7 +137,7 @@ def test_next_member_resumes_where_the_last_one_committed(
     topic, group = new_topic(), unique("group")
     produce(new_producer(), topic, [b"%d" % number for number in range(10)])
     first = new_consumer(group_id=group, enable_auto_commit=kind == "on-close")
-    first.subscribe([topic])
+    subscribe(first, [topic])
     read(first, 4)
     if kind == "sync":
         first.commit()
@@ -143,7 +147,7 @@ def test_next_member_resumes_where_the_last_one_committed(
         until("the commit is confirmed", lambda: first.poll(timeout_ms=20, max_records=1) or committed.is_set())
     first.close()
     second = new_consumer(group_id=group)
-    second.subscribe([topic])
+    subscribe(second, [topic])
     assert read(second, 1)[0].value == b"4"
 
 

@@ -1,11 +1,13 @@
 """Where a kafka-python consumer reads: seeks, times, watermarks, pauses, and topics that go away under it."""
 
+import contextlib
 import time
 
 from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import TopicAlreadyExistsError
 
 from tests.clients.kafka_python.conftest import NewConsumer, NewProducer, NewTopic
-from tests.clients.kafka_python.reading import produce, read, read_partition
+from tests.clients.kafka_python.reading import produce, read, read_partition, subscribe
 from tests.clients.patience import until
 from tests.clients.stories import story
 
@@ -98,11 +100,19 @@ def test_live_consumer_reads_a_topic_made_again(
     topic = new_topic()
     produce(new_producer(allow_auto_create_topics=False), topic, [b"old"] * 5)
     consumer = new_consumer(allow_auto_create_topics=False)
-    consumer.subscribe([topic])
+    subscribe(consumer, [topic])
     read(consumer, 5)
+    old_id = admin.describe_topics([topic])[0]["topic_id"]
     admin.delete_topics([topic])
-    until("the topic is gone", lambda: topic not in admin.list_topics())
-    new_topic(name=topic)
+
+    def made_again() -> bool:
+        # This client may ask for the topic with auto-creation on, so somebody may have been faster.
+        with contextlib.suppress(TopicAlreadyExistsError):
+            new_topic(name=topic)
+        described = admin.describe_topics([topic])[0]
+        return described["error_code"] == 0 and described["topic_id"] != old_id
+
+    until("the topic is there again", made_again)
     producer = new_producer()
 
     def next_values() -> list[bytes]:

@@ -138,7 +138,11 @@ func TestTopics(t *testing.T) {
 			kafka.InvalidTopic:             {Topic: "bad name!", NumPartitions: 1, ReplicationFactor: 1},
 			kafka.TopicAlreadyExists:       {Topic: existing, NumPartitions: 1, ReplicationFactor: 1},
 			kafka.InvalidReplicationFactor: {Topic: "refused.replicas", NumPartitions: 1, ReplicationFactor: 9},
-			kafka.InvalidPartitionNumber:   {Topic: "refused.partitions", NumPartitions: 0, ReplicationFactor: 1},
+			kafka.InvalidConfiguration: {
+				Topic: "refused.setting", NumPartitions: 1, ReplicationFactor: 1,
+				ConfigEntries: []kafka.ConfigEntry{{ConfigName: "no.such.setting", ConfigValue: "1"}},
+			},
+			kafka.InvalidPartitionNumber: {Topic: "refused.partitions", NumPartitions: 0, ReplicationFactor: 1},
 		}
 		for wanted, config := range wrong {
 			answer, err := client(s).CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{config}})

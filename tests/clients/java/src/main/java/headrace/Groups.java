@@ -132,6 +132,8 @@ final class Groups {
         Member stays = clients.consumer("group.id", group, patient[0], patient[1], patient[2], "stays");
         Member restarts = clients.consumer("group.id", group, patient[0], patient[1], patient[2], "restarts");
         stays.subscribe(List.of(topic));
+        settle(List.of(stays), evenly(4));
+        // Second to join, so that it says nothing of partitions it had; else its restart would be a reason to rebalance.
         restarts.subscribe(List.of(topic));
         var before = List.copyOf(settle(List.of(stays, restarts), evenly(4)));
         int generation = stays.groupMetadata().generationId();
