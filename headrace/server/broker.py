@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING
 
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
@@ -30,13 +29,14 @@ from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
 from headrace.server.dispatch import Dispatcher
-from headrace.server.group_metrics import group_metrics
 from headrace.server.listener import Listener
 from headrace.server.loop_lag import LoopLag
-from headrace.server.metrics import MetricsServer, broker_metrics
 from headrace.server.requests_seen import RequestsSeen
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.world import World
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Broker:
         self._advertise = advertise
         self._metrics_at = metrics
         self.metrics_port: int | None = None
+        self._close_metrics: Callable[[], None] | None = None
         self._running: asyncio.Task[None] | None = None
         self._opening_offsets: asyncio.Future[TopicImage] | None = None
 
@@ -89,11 +90,12 @@ class Broker:
         self._host.follow(ClusterImage("", -1), self._view.image)
         await self._listener.open(self._dispatcher)
         if self._metrics_at is not None:
-            self.metrics_port = self._metrics.open(*self._metrics_at)
+            self._open_metrics(*self._metrics_at)
 
     async def stop(self, *, clean: bool = True) -> None:
         self._listener.close()
-        self._metrics.close()
+        if self._close_metrics is not None:
+            self._close_metrics()
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -162,7 +164,6 @@ class Broker:
         )
         self._table = build_table(rooms)
         self._dispatcher = Dispatcher(self._table, self._seen, clock)
-        self._metrics = MetricsServer(self._gather)
 
     # --- plugs between rooms ----------------------------------------------------------------------------------------
 
@@ -196,10 +197,19 @@ class Broker:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
 
-    def _gather(self) -> Iterator[Metric]:
+    def _open_metrics(self, host: str, port: int) -> None:
+        from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
+        from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
+
         names = {key: api.name for key, api in self._table.items()}
-        yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
-        yield from group_metrics(self._groups, self._host, self._world.clock)
+
+        def gather() -> Iterator[Metric]:
+            yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
+            yield from group_metrics(self._groups, self._host, self._world.clock)
+
+        server = MetricsServer(gather)
+        self.metrics_port = server.open(host, port)
+        self._close_metrics = server.close
 
 
 def _group_settings(config: BrokerConfig) -> GroupSettings:
