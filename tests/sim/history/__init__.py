@@ -1,0 +1,1 @@
+"""The history checker's self-test: no trust in its verdicts without it."""
