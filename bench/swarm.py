@@ -27,6 +27,7 @@ from bench import frames
 HOST = "127.0.0.1"
 CONNECTING_AT_ONCE = 100
 MOST_SECONDS = 180.0
+FIRST_TRIES = 150
 RECORDS_PER_BATCH, RECORD_BYTES = 10, 100
 
 
@@ -84,10 +85,16 @@ class Pair:
         self._produce = frames.produce(1, topic, partition, batch)
 
     async def begin(self) -> None:
-        """The consumer starts where the first batch lands, whatever an earlier run left in the partition."""
-        error, self._offset = frames.produced(await self._producer.ask(self._produce), self._topic)
-        if error:
-            raise RuntimeError(f"produce to {self._topic}-{self._partition}: error code {error}")
+        """The consumer starts where the first batch lands, whatever an earlier run left in the partition.
+
+        A broker may still be opening the partitions of a new topic, as clients know: they ask again.
+        """
+        for _ in range(FIRST_TRIES):
+            error, self._offset = frames.produced(await self._producer.ask(self._produce), self._topic)
+            if not error:
+                return
+            await asyncio.sleep(0.2)
+        raise RuntimeError(f"produce to {self._topic}-{self._partition}: error code {error}")
 
     def run(self) -> None:
         self._producer.answered, self._consumer.answered = self._on_produced, self._on_fetched
