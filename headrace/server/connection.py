@@ -3,7 +3,8 @@
 Bytes arrive in a receive buffer that all connections share; whole frames are handled right there, before the next
 read, so a produced batch goes from the socket to the log without a copy. Only what is left of an unfinished frame
 moves into a buffer of the connection's own, which grows with the bytes that really came, never with what a length
-promises. An idle connection holds no buffer.
+promises; a large frame that is well under way gets one of a few spare buffers, whose memory is warm. An idle connection
+holds no buffer.
 
 Handlers answer at once or later (api.contract); replies wait in a queue for those before them. A peer that sends
 faster than it reads is not read from until it has caught up.
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 Buffer = bytes | bytearray | memoryview
 _SIZE = struct.Struct(">i")
 _MAX_WAITING_REPLIES = 512
+SPARE_BYTES = 2 << 20
+_SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
 
 
 class Pending(Protocol):
@@ -50,6 +53,7 @@ class Doorkeeper(Protocol):
 
     receive_buffer: memoryview
     max_frame_bytes: int
+    spare_buffers: list[bytearray]  # each of SPARE_BYTES, for large frames
 
     def entered(self, connection: Connection) -> bool: ...
 
@@ -102,7 +106,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._own = None
+        if self._own is not None:
+            self._give_back(self._own)
+            self._own = None
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -143,9 +149,19 @@ class Connection(asyncio.BufferedProtocol):
             size = self._frame_bytes(rest)
             if size < 0:
                 return
-            self._own = bytearray(max(4096, len(rest) + 1, min(2 * len(rest), size)))
+            self._own = self._buffer(len(rest), size)
             self._own[: len(rest)] = rest
             self._filled = len(rest)
+
+    def _buffer(self, here: int, size: int) -> bytearray:
+        """For a frame of `size` bytes of which `here` have come; always with room for more than those."""
+        if _SPARE_FROM_BYTES <= here < size <= SPARE_BYTES and self._keeper.spare_buffers:
+            return self._keeper.spare_buffers.pop()
+        return bytearray(max(4096, here + 1, min(2 * here, size)))
+
+    def _give_back(self, own: bytearray) -> None:
+        if len(own) == SPARE_BYTES:
+            self._keeper.spare_buffers.append(own)
 
     def _take_own(self) -> None:
         own = self._own
@@ -157,13 +173,14 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if filled < need:
                 if filled == len(own):
-                    grown = bytearray(min(need, 4 * filled))
+                    grown = self._buffer(filled, need)
                     grown[:filled] = own
                     self._own = grown
                 return
             self._own = None
             self._filled = 0
             self._take(memoryview(own)[:filled])
+            self._give_back(own)
 
     def _frame_bytes(self, data: memoryview) -> int:
         """Size of the frame that starts here, its length field included; 4096 while the length is not there yet."""
@@ -251,6 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._own is not None and self._filled:  # whole frames may have been put aside
                 own, self._own = self._own, None
                 self._take(memoryview(own)[: self._filled])
+                self._give_back(own)
                 self._flush()
         elif not wanted and self._reading:
             self._reading = False

@@ -6,13 +6,14 @@ import logging
 
 from headrace.api.contract import Disconnect, Peer
 from headrace.model.failure import Failure
-from headrace.server.connection import Connection, Dispatch
+from headrace.server.connection import SPARE_BYTES, Connection, Dispatch
 from headrace.world.clock import Clock
 from headrace.world.net import Door, Net
 
 logger = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 512 * 1024
+_SPARE_BUFFERS = 8
 
 
 def _closed(frame: memoryview, peer: Peer) -> None:
@@ -33,6 +34,7 @@ class Listener:
     ) -> None:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
+        self.spare_buffers = [bytearray(SPARE_BYTES) for _ in range(_SPARE_BUFFERS)]
         self.connections: set[Connection] = set()
         self.accepted = 0
         self.monotonic = clock.monotonic

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.api.contract import Disconnect, Peer
-from headrace.server.connection import Buffer, Connection
+from headrace.server.connection import SPARE_BYTES, Buffer, Connection
 from headrace.wire.messages import Message
 
 
@@ -20,6 +20,7 @@ class Keeper:
     def __init__(self, receive_bytes: int = 64, max_frame_bytes: int = 100_000) -> None:
         self.receive_buffer = memoryview(bytearray(receive_bytes))
         self.max_frame_bytes = max_frame_bytes
+        self.spare_buffers = [bytearray(SPARE_BYTES)]
 
     def entered(self, connection: Connection) -> bool:
         return True
@@ -118,6 +119,19 @@ def test_the_buffer_of_an_unfinished_frame_grows_with_what_arrived_not_with_what
     connection, _ = connect(lambda frame, peer: None, max_frame_bytes=100_000_000)
     feed(connection, struct.pack(">i", 90_000_000) + b"x" * 10_000, [64])
     assert len(connection.get_buffer(-1)) < 64_000
+
+
+def test_a_large_frame_borrows_a_spare_buffer_and_gives_it_back() -> None:
+    seen: list[int] = []
+    connection, _ = connect(
+        lambda frame, peer: seen.append(len(frame)), max_frame_bytes=10_000_000, receive_bytes=500_000
+    )
+    keeper = connection._keeper
+    feed(connection, framed([b"x" * 1_500_000])[:-1], [400_000])
+    assert keeper.spare_buffers == []
+    feed(connection, b"x" + framed([b"y" * 100]), [400_000])
+    assert seen == [1_500_000, 100]
+    assert len(keeper.spare_buffers) == 1
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 100_001, 2**31 - 1])
