@@ -61,3 +61,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         budget = BUDGETS.get(suite, {}).get("soak_seconds" if SOAKING else "seconds", 0)
         over = "  over its budget" if seconds > budget else ""
         terminalreporter.write_line(f"{suite:<12}{seconds:7.1f} s of {budget} s{over}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_response_has_a_field_that_no_version_knows() -> Iterator[None]:
+    """A field that is misspelt would silently be sent as its default; in tests it is an error."""
+    from headrace.server import dispatch
+    from headrace.wire.messages import check_fields
+
+    plain = dispatch.encode_response
+
+    def checked(api_key: int, version: int, message: Any) -> Any:
+        check_fields(api_key, "response", message)
+        return plain(api_key, version, message)
+
+    dispatch.encode_response = checked
+    yield
+    dispatch.encode_response = plain
