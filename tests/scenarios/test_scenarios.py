@@ -1,4 +1,5 @@
-"""Every text file here is a story with its expected outcome; see group_story.py for the commands.
+"""Every text file here is a story with its expected outcome; see group_story.py for the commands, and
+transaction_story.py for those in transactions/.
 
 After a wanted change of behaviour, `HEADRACE_REWRITE=1 pytest tests/scenarios` writes down what is seen now; read the
 difference before it is committed.
@@ -11,8 +12,11 @@ import pytest
 
 from sim.loop import run
 from tests.scenarios.group_story import GroupStory
+from tests.scenarios.transaction_story import TransactionStory
 
-STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+HERE = Path(__file__).parent
+PLAYERS = {HERE: GroupStory, HERE / "transactions": TransactionStory}
+STORIES = [path for folder in PLAYERS for path in sorted(folder.glob("*.txt"))]
 DASHES = "----"
 SEED = 1
 
@@ -21,9 +25,9 @@ def blocks(text: str) -> list[str]:
     return [block for block in text.rstrip("\n").split("\n\n") if block.strip()]
 
 
-async def played(text: str) -> str:
+async def played(story: GroupStory | TransactionStory, text: str) -> str:
     """The story with what is seen now."""
-    story, told = GroupStory(), []
+    told = []
     for block in blocks(text):
         lines = block.splitlines()
         if DASHES not in lines:
@@ -36,10 +40,10 @@ async def played(text: str) -> str:
     return "\n\n".join(told) + "\n"
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.relative_to(HERE).with_suffix("").as_posix())
 def test_story_ends_as_told(path: Path) -> None:
     expected = path.read_text()
-    seen = run(played(expected), SEED, limit_s=100 * 86_400)
+    seen = run(played(PLAYERS[path.parent](), expected), SEED, limit_s=100 * 86_400)
     if os.environ.get("HEADRACE_REWRITE"):
         path.write_text(seen)
     assert seen == expected
