@@ -17,8 +17,8 @@ from headrace.sdk.errors import (
     Unreachable,
     WrongMoment,
 )
-from headrace.sdk.exactly_once import Tally, exactly_once, exactly_once_async
 from headrace.sdk.message import Message
+from headrace.sdk.pipe import Tally, exactly_once, exactly_once_async
 from headrace.sdk.producer import Producer
 from headrace.sdk.record import Record
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
@@ -145,7 +145,8 @@ class AsyncProducer:
 
     def _listen(self) -> None:
         while not self._ending.is_set():
-            self.blocking.poll(WAIT_S)
+            with suppress(SdkError):  # a fatal error, which the next send or the commit is told again
+                self.blocking.poll(WAIT_S)
 
 
 def _record(topic: str, value: Any, message: dict[str, Any]) -> Record:

@@ -278,10 +278,7 @@ class Consumer:
     def transaction_aborted(self) -> None:
         """Everything handed out since the last commit will be handed out again."""
         self._spoiled = False
-        assigned = set(self.assignment())
-        points = self._ledger.restart_points()
-        self._ledger.forget(points)
-        self._seeking().rewind({place: offset for place, offset in points.items() if place in assigned})
+        self._seeking().rewind(self._ledger.restart_points())
 
     # --- inside ---
 

@@ -123,8 +123,8 @@ def explained(error: KafkaError, doing: str) -> SdkError:
         kind, advice = Broken, "open a new client"
     elif error.txn_requires_abort() and kind is SdkError:
         kind, advice = TransactionAborted, "do the transaction again"
-    line = f"{doing}: {words_of(error)}"
-    return kind(f"{line}; {advice}" if advice else line, error.code())
+    words = "" if kind is Fenced else words_of(error)  # "fenced by a newer instance" is what the advice explains
+    return kind(f"{doing}: {'; '.join(filter(None, (words, advice)))}", error.code())
 
 
 def cause_of(error: KafkaException) -> KafkaError:

@@ -9,9 +9,9 @@ class. Invariant: a message that was not delivered is never forgotten: its own c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
@@ -41,6 +41,8 @@ from headrace.world.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from headrace.sdk.consumer import Consumer
 
+P = ParamSpec("P")
+R = TypeVar("R")
 OnDelivery = Callable[[SdkError | None, Message], None]
 
 ANSWER_TIMEOUT_S = 10.0
@@ -110,11 +112,17 @@ class Producer:
     def close(self, timeout_s: float = 30.0) -> None:
         """Deliver what is queued, then stop. Raises NotDelivered if something did not arrive."""
         client, self._client, self._closed = self._client, None, True
-        if client is not None:
-            left = client.flush(timeout_s)
-            client.purge()
-            client.flush(0)
-            client.close()
+        if client is None:
+            return
+        # A transaction delivers at its commit; what is left outside one was taken back.
+        left = 0
+        try:
+            left = 0 if self._transactional_id else self._serving(client.flush, timeout_s)
+        finally:
+            for last_call in (client.purge, lambda: client.flush(0), client.close):
+                with suppress(SdkError):  # a fatal error that was told before, or is being told now
+                    self._serving(last_call)
+        if not self._transactional_id:
             self._raise_failures(left)
 
     def __enter__(self) -> Self:
@@ -158,7 +166,7 @@ class Producer:
         for _ in range(QUEUE_TURNS):
             if self.offer(record, on_delivery):
                 return
-            self.open().poll(WAIT_S)  # the queue empties, because every message is delivered or given up in time
+            self.poll(WAIT_S)  # the queue empties, because every message is delivered or given up in time
         raise NotDelivered(
             f"the queue has been full for {QUEUE_TURNS * WAIT_S:g} s, the message to {record.topic} was not taken: "
             f"does {self._bootstrap} answer?"
@@ -188,7 +196,7 @@ class Producer:
             raise BadMessage(f"a message to {record.topic} cannot be sent: {error}") from error
         self._sent += 1
         if on_delivery is not None or self._sent % REPORTS_EVERY == 0:
-            client.poll(0)
+            self.poll()
         return True
 
     def knows(self, topic: str) -> bool:
@@ -204,11 +212,10 @@ class Producer:
         """Send one message and wait until the broker has it. Returns the receipt: its partition and offset."""
         outcome: list[tuple[SdkError | None, Message]] = []
         self.send(topic, value, on_delivery=lambda error, receipt: outcome.append((error, receipt)), **message)
-        client = self.open()
         for _ in range(int(timeout_s / WAIT_S) + 1):
             if outcome:
                 break
-            client.poll(WAIT_S)
+            self.poll(WAIT_S)
         else:
             raise NotDelivered(f"no answer about a message to {topic} within {timeout_s:g} s: it may still arrive")
         error, receipt = outcome[0]
@@ -218,11 +225,11 @@ class Producer:
 
     def flush(self, timeout_s: float = 120.0) -> None:
         """Wait until every message is delivered. Raises NotDelivered if some were not."""
-        self._raise_failures(self.open().flush(timeout_s))
+        self._raise_failures(self._serving(self.open().flush, timeout_s))
 
     def poll(self, timeout_s: float = 0.0) -> int:
         """Let callbacks of delivered messages run; how many there were. Needed only by a program that sends rarely."""
-        return self.open().poll(timeout_s)
+        return self._serving(self.open().poll, timeout_s)
 
     # --- transactions ---
 
@@ -272,6 +279,20 @@ class Producer:
         return self._transactions
 
     # --- inside ---
+
+    def _serving(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A call that lets callbacks run.
+
+        It is also where confluent-kafka brings out a fatal error of the client, once, whichever call that is; as the
+        cause of a SystemError if more callbacks were waiting.
+        """
+        try:
+            return call(*args, **kwargs)
+        except (KafkaException, SystemError) as error:
+            source = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(source, KafkaException):
+                raise
+            raise explained(cause_of(source), f"producing to {self._bootstrap}") from error
 
     def _reported(self, error: KafkaError | None, inner: confluent_kafka.Message) -> None:
         if error is not None:

@@ -20,6 +20,7 @@ Moment = datetime | int
 
 ANSWER_TIMEOUT_S = 10.0
 ASSIGNMENT_TURNS = 300  # of about 0.1 s
+FIRST_FETCH_TURNS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,15 +53,22 @@ class Seeking:
         if absent:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(absent))
             raise SdkError(f"{self._doing}: {names} is not assigned to this member, so it cannot seek there")
-        self.rewind(offsets)
+        for place, offset in offsets.items():
+            self._seek(TopicPartition(*place, offset))
         self._ledger.move(offsets)
 
     def rewind(self, offsets: Mapping[Place, int]) -> None:
-        """Read these partitions from there, without a word to the ledger."""
+        """Read partitions again that were being read. One that left meanwhile is its next reader's affair."""
         for place, offset in offsets.items():
-            self._seek(TopicPartition(*place, offset))
+            try:
+                self._client.seek(TopicPartition(*place, offset))
+            except KafkaException as error:
+                if cause_of(error).code() != KafkaError._STATE:
+                    raise explained(cause_of(error), self._doing) from error
+        self._ledger.forget(offsets)
 
     def _seek(self, target: TopicPartition) -> None:
+        self._wait_for_first_fetch(target)
         for _ in range(ASSIGNMENT_TURNS):
             try:
                 self._client.seek(target)
@@ -70,6 +78,18 @@ class Seeking:
                     raise explained(cause_of(error), self._doing) from error
                 self._serve()  # just assigned: the client has not begun to fetch it yet
         raise SdkError(f"{self._doing}: {target.topic}-{target.partition} was not ready in time; try again")
+
+    def _wait_for_first_fetch(self, target: TopicPartition) -> None:
+        """A partition that was just assigned still asks the broker where to begin, and that answer would undo a seek.
+
+        The high watermark is known from the first answer to a fetch on. Where none comes (a paused partition, a broker
+        that is away) the seek is tried anyway.
+        """
+        for _ in range(FIRST_FETCH_TURNS):
+            known = self._client.get_watermark_offsets(target, cached=True)
+            if known is not None and known[1] >= 0:
+                return
+            self._serve()
 
     def _assigned(self) -> list[Place]:
         for _ in range(ASSIGNMENT_TURNS):

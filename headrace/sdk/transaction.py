@@ -37,6 +37,7 @@ class Transactions:
         self._id = transactional_id
         self._known = False  # the broker knows this producer, and has fenced those before it
         self._open = False
+        self._ended: SdkError | None = None  # why this producer cannot go on; librdkafka forgets
 
     @property
     def is_open(self) -> bool:
@@ -76,16 +77,20 @@ class Transactions:
         self._until_done("aborting the transaction", self._client.abort_transaction)
 
     def _until_done(self, doing: str, call: Callable[[float], None]) -> None:
+        if self._ended is not None:
+            raise self._ended
         doing = f"{doing} of {self._id}"
-        last: KafkaError | None = None
         for _ in range(CALL_TURNS):
             try:
                 call(CALL_TIMEOUT_S)
                 return
             except KafkaException as error:
-                last = cause_of(error)
-                if not last.retriable():
-                    raise _judged(last, doing) from error
+                cause = cause_of(error)
+                if not cause.retriable():
+                    judged = _judged(cause, doing)
+                    if isinstance(judged, Fenced | Broken):
+                        self._ended = judged
+                    raise judged from error
         raise Unreachable(f"{doing}: no answer within {CALL_TURNS * CALL_TIMEOUT_S:g} s; its outcome is not known")
 
 

@@ -1,4 +1,4 @@
-"""Read, process, write, exactly once: the loop in which input and output are one transaction.
+"""The exactly-once pipe: read, process, write; the loop in which input and output are one transaction.
 
 For each batch: read, transform, then one transaction that holds the output and the offsets of the input. Either both
 count or neither does, through crashes of worker and broker; readers of the output that use read_committed see each
@@ -61,6 +61,7 @@ class Pipe:
         self._end = end
         self._clock = clock
         self._busy_at_s = clock.monotonic()
+        self._has_begun = False  # the group has given this worker partitions
         self._aborts_in_a_row = 0
 
     def open(self) -> None:
@@ -83,7 +84,11 @@ class Pipe:
     def read(self, batch_messages: int) -> list[Message]:
         if self._end.max_messages is not None:
             batch_messages = min(batch_messages, self._end.max_messages - self.tally.read)
-        return self._consumer.poll(batch_messages, READ_WAIT_S)
+        messages = self._consumer.poll(batch_messages, READ_WAIT_S)
+        if not self._has_begun:  # the time that the group takes to meet is not idle time
+            self._has_begun = bool(messages or self._consumer.assignment())
+            self._busy_at_s = self._clock.monotonic()
+        return messages
 
     def write(self, read: int, records: Sequence[Record]) -> None:
         """One transaction. If the broker takes it back, the consumer is back where it was, and the loop reads again."""
@@ -143,7 +148,8 @@ def exactly_once(
     own that it keeps over restarts, such as "billing-0", "billing-1". A second worker with the same id fences the
     first, which raises Fenced and must end.
 
-    The loop ends when `stop()` is true, when nothing came for `idle_s`, or after `max_messages`; without these it runs
+    The loop ends when `stop()` is true, when nothing came for `idle_s` (counted once it has
+    partitions), or after `max_messages`; without these it runs
     until it is interrupted. Whenever it ends, what is committed is whole.
     """
     end = End(stop, idle_s, max_messages)
