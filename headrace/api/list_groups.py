@@ -1,6 +1,6 @@
 """ListGroups, v0 to v5: the groups that this broker coordinates.
 
-v4 filters by state, v5 by type; all groups here are of type `classic`. Filters ignore case.
+v4 filters by state, v5 by type, which is `classic` or `consumer` (KIP-848). Filters ignore case.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from headrace.api.contract import Reply, Request
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.wire.errors import KafkaError
 from headrace.wire.messages import Message
-
-CLASSIC = "classic"
 
 
 class ListGroups:
@@ -33,9 +31,9 @@ class ListGroups:
                     group_id=group.group_id,
                     protocol_type=group.protocol_type,
                     group_state=group.state,
-                    group_type=CLASSIC,
+                    group_type=group.kind,
                 )
                 for group in listed
-                if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
+                if (not states or group.state.lower() in states) and (not types or group.kind in types)
             ]
         )

@@ -83,6 +83,10 @@ class Cursor:
     def compact_string(self) -> str:
         return self._text(self.varint() - 1)
 
+    def compact_optional(self) -> str | None:
+        size = self.varint()
+        return None if size == 0 else self._text(size - 1)
+
     def sized(self) -> bytes:
         return self.take(self.number("i"))
 

@@ -2,7 +2,7 @@
 
 A story is a text of blocks: commands, a line of dashes, what is seen, an empty line. The commands:
 
-    settings initial-delay=3s max-size=2      before the first other command
+    settings initial-delay=3s max-size=2 policy=upgrade      before the first other command
     join NAME [instance=I] [protocols=range,roundrobin] [version=9] [session=10s] [rebalance=60s] [topic=t] [member=M]
     sync NAME [plan=NAME:text,NAME:text]      the leader brings a plan
     heartbeat NAME [generation=N]
@@ -10,6 +10,12 @@ A story is a text of blocks: commands, a line of dashes, what is seen, an empty 
     commit NAME topic-partition=offset [generation=N]  |  commit - topic-partition=offset     (- : no member)
     fetch [topic-partition ...]               what the group has committed
     delete-offsets topic-partition ...  |  delete-group  |  delete-topic NAME [unnoticed]  |  create-topic NAME
+    beat NAME [topics=t,u] [pattern=RE] [assignor=range] [instance=I] [rebalance=60s] [epoch=N] [slow]
+                                              a heartbeat of a consumer group (KIP-848); the first one joins. The
+                                              process takes over what it is told to have, unless it is slow
+    exit NAME  |  exit NAME for-now           it leaves, or is a static member that may come back
+    describe                                  the consumer group
+    grow NAME 6                               a topic has so many partitions from now on
     advance 10s                               let time pass (s, m, h, d)
     show                                      the group's state and members
     restart                                   another broker takes the partition over: read it back from the journal
@@ -38,12 +44,15 @@ from headrace.coordinators.groups.commands import (
     OffsetToCommit,
     Sync,
 )
+from headrace.coordinators.groups.consumer_records import ConsumerKey
 from headrace.coordinators.groups.coordinator import GroupCommand, GroupCoordinator
 from headrace.coordinators.groups.records import OffsetKey, read_group, read_key, read_offset
 from headrace.coordinators.groups.settings import GroupSettings
-from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.coordinators.groups.subscription import read_assignment, write_assignment
+from headrace.wire.errors import ErrorCode, KafkaError, Malformed
 from headrace.world.entropy import SeededEntropy
 from sim.loop import SimClock
+from tests.scenarios.consumer_acts import ConsumerActs
 from tests.unit.coordinators.stage import Cluster, MemoryJournal, subscription
 
 GROUP = "g"
@@ -75,6 +84,7 @@ class GroupStory:
         self._settings = GroupSettings(initial_rebalance_delay_ms=0)
         self._processes: dict[str, Process] = {}
         self._names: dict[str, str] = {}  # member id -> as it is shown
+        self._consumer = ConsumerActs(self._cluster, self._ask, self._see)
         self._seen: list[str] = []
         self._shown_records = 0
         self._epoch = 0
@@ -143,14 +153,16 @@ class GroupStory:
         written = self._journal.written.get(0, [])
         for key, value in written[self._shown_records :]:
             what = read_key(key)
-            if isinstance(what, OffsetKey):
+            if isinstance(what, ConsumerKey):
+                self._see(f"log: {self._consumer.record(what, value)}")
+            elif isinstance(what, OffsetKey):
                 place = f"{what.topic}-{what.partition}"
                 self._see(f"log: offset {place} " + ("removed" if value is None else str(read_offset(value).offset)))
             elif value is None:
                 self._see("log: group removed")
             else:
                 group = read_group(value)
-                members = ", ".join(f"{m.member_id} has {m.assignment.decode() or 'nothing'}" for m in group.members)
+                members = ", ".join(f"{m.member_id} has {_part_text(m.assignment)}" for m in group.members)
                 self._see(f"log: generation {group.generation} of " + (members or "nobody"))
         self._shown_records = len(written)
 
@@ -165,7 +177,11 @@ class GroupStory:
             delay_ms = int(seconds(options["initial-delay"]) * 1000)
             self._settings = replace(self._settings, initial_rebalance_delay_ms=delay_ms)
         if "max-size" in options:
-            self._settings = replace(self._settings, max_size=int(options["max-size"]))
+            self._settings = replace(
+                self._settings, max_size=int(options["max-size"]), consumer_max_size=int(options["max-size"])
+            )
+        if "policy" in options:
+            self._settings = replace(self._settings, migration_policy=options["policy"])
 
     async def _do_join(self, words: list[str]) -> None:
         name, process = words[0], self._process(words[0])
@@ -197,7 +213,7 @@ class GroupStory:
                 return f"{reply.error.name.upper()}" + (f" {reply.member_id}" if reply.member_id else "")
             members = ", ".join(member for member, _, _ in reply.members)
             return (
-                f"joined generation {reply.generation} as {reply.member_id}, {reply.leader} leads by {reply.protocol}"
+                f"joined generation {reply.generation} as {reply.member_id}, {reply.leader or 'nobody'} leads by {reply.protocol}"
                 + (f" [{members}]" if members else "")
                 + (" (skip assignment)" if reply.skip_assignment else "")
             )
@@ -209,7 +225,7 @@ class GroupStory:
         process, plan = self._process(name), {}
         for part in filter(None, options.get("plan", "").split(",")):
             member, _, text = part.partition(":")
-            plan[self._process(member).member_id] = text.encode()
+            plan[self._process(member).member_id] = _part(text)
         generation = int(options.get("generation", process.generation))
         protocol = options.get("protocol", process.protocol)
         command = Sync(GROUP, process.member_id, process.instance, generation, "consumer", protocol, plan)
@@ -217,7 +233,7 @@ class GroupStory:
         def told(reply: object) -> str:
             if reply.error is not ErrorCode.none:
                 return f"sync {reply.error.name.upper()}"
-            return f"has {reply.assignment.decode() or 'nothing'}"
+            return f"has {_part_text(reply.assignment)}"
 
         self._ask(name, command, told)
 
@@ -242,11 +258,28 @@ class GroupStory:
 
         self._ask(" ".join(words), Leave(GROUP, tuple(leaving)), told)
 
+    # --- consumer groups ---------------------------------------------------------------------------------------------
+
+    async def _do_beat(self, words: list[str]) -> None:
+        self._consumer.beat(words)
+
+    async def _do_exit(self, words: list[str]) -> None:
+        self._consumer.exit(words)
+
+    async def _do_describe(self, words: list[str]) -> None:
+        self._consumer.describe()
+
+    async def _do_grow(self, words: list[str]) -> None:
+        self._cluster.grow(words[0], int(words[1]))
+
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     async def _do_commit(self, words: list[str]) -> None:
         name, *assignments = words
         process = Process() if name == "-" else self._process(name)
+        if name in self._consumer.processes:
+            acting = self._consumer.processes[name]
+            process.member_id, process.instance, process.generation = acting.member_id, acting.instance, acting.epoch
         generation, offsets = process.generation, []
         for word in assignments:
             place, _, number = word.partition("=")
@@ -292,7 +325,7 @@ class GroupStory:
         def told(group: object) -> str:
             if group is None:
                 return "no such group"
-            members = ", ".join(f"{m.member_id} has {m.assignment.decode() or 'nothing'}" for m in group.members)
+            members = ", ".join(f"{m.member_id} has {_part_text(m.assignment)}" for m in group.members)
             return f"{group.state}: {members or 'nobody'}"
 
         self._ask("group", DescribeGroup(GROUP), told)
@@ -318,6 +351,25 @@ class GroupStory:
 
     async def _do_release_commits(self, words: list[str]) -> None:
         self._journal.release()
+
+
+def _part(text: str) -> bytes:
+    """Partitions, such as t0+t1, are written as consumers do; any other text is the group's own secret."""
+    parts: dict[str, frozenset[int]] = {}
+    for place in text.split("+"):
+        found = re.fullmatch(r"([a-z])(\d)", place)
+        if found is None:
+            return text.encode()
+        parts[found[1]] = parts.get(found[1], frozenset()) | {int(found[2])}
+    return write_assignment(1, parts)
+
+
+def _part_text(raw: bytes) -> str:
+    try:
+        parts = read_assignment(raw)
+    except Malformed:
+        return raw.decode() or "nothing"
+    return "+".join(f"{topic}{number}" for topic in parts for number in sorted(parts[topic])) or "nothing"
 
 
 def _place(word: str) -> tuple[str, int]:

@@ -131,6 +131,8 @@ class FetchOffsets:
 
     group_id: str
     partitions: tuple[tuple[str, int], ...] | None  # None: all
+    member_id: str | None = None  # set: only if this member of a consumer group
+    member_epoch: int = -1  # is in this epoch
     require_stable: bool = False  # UNSTABLE in place of an offset that an open transaction may change
 
 
@@ -153,6 +155,7 @@ class GroupListing:
     protocol_type: str
     state: str
     member_count: int
+    kind: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The durable state of a groups shard: committed offsets, offsets in open transactions, and the last written generation
-of each group.
+"""The durable state of a groups shard: committed offsets, offsets in open transactions, the last written generation of
+each classic group, and consumer groups, which are durable as a whole.
 
 Nothing but `apply` changes it, with records that the journal has; so it is the same after a crash, on another broker,
 and in the property test that compares the two. The shard's decisions read it.
@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 
 from headrace.coordinators.groups.commands import CommittedOffset
+from headrace.coordinators.groups.consumer_group import ConsumerGroup
+from headrace.coordinators.groups.consumer_records import EPOCH, ConsumerKey, read_consumer_value
 from headrace.coordinators.groups.pending_offsets import PendingOffsets
 from headrace.coordinators.groups.records import (
     OffsetKey,
@@ -31,6 +33,7 @@ class DurableGroups:
         self.groups: dict[str, StoredGroup] = {}
         self.offsets: dict[str, Offsets] = {}
         self.pending = PendingOffsets()
+        self.consumers: dict[str, ConsumerGroup] = {}
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         try:
@@ -64,17 +67,31 @@ class DurableGroups:
                 self.offsets[what.group_id].pop(place, None)
                 if not self.offsets[what.group_id]:
                     del self.offsets[what.group_id]
+        elif isinstance(what, ConsumerKey):
+            self._apply_consumer(what, value)
         elif value is not None:
             self.groups[what.group_id] = read_group(value)
         else:
             self.groups.pop(what.group_id, None)
 
+    def _apply_consumer(self, key: ConsumerKey, value: bytes | None) -> None:
+        """Compaction keeps the last record of each key, so any of a group's may be the first that is seen of it."""
+        if value is not None:
+            group = self.consumers.setdefault(key.group_id, ConsumerGroup(key.group_id))
+            group.apply(key, read_consumer_value(key.type, value))
+        elif key.type == EPOCH:
+            self.consumers.pop(key.group_id, None)
+        elif key.group_id in self.consumers:
+            self.consumers[key.group_id].apply(key, None)
+
     def names(self) -> list[str]:
-        """Every group that has left a trace, in the order of the first one."""
-        return list(dict.fromkeys([*self.groups, *self.offsets, *self.pending.groups()]))
+        """Every classic group that has left a trace, in the order of the first one."""
+        traces = dict.fromkeys([*self.groups, *self.offsets, *self.pending.groups()])
+        return [name for name in traces if name not in self.consumers]
 
     def has(self, group_id: str) -> bool:
-        return group_id in self.groups or group_id in self.offsets or any(self.pending.of(group_id))
+        kept = group_id in self.groups or group_id in self.offsets or group_id in self.consumers
+        return kept or any(self.pending.of(group_id))
 
     def offsets_of(self, group_id: str) -> Offsets:
         return self.offsets.get(group_id, {})

@@ -42,13 +42,13 @@ class Membership:
         elif command.instance_id is not None and command.instance_id in group.instances:
             self._replace_static(group, command, outcome, now_ms)
         elif command.instance_id is None and command.needs_member_id:
-            member_id = self._new_member_id(command)
+            member_id = new_member_id(command, self._entropy)
             group.pending.add(member_id)
             expired = SessionExpired(group.id, member_id)
             outcome.set_timer(("session", group.id, member_id), command.session_timeout_ms, expired)
             outcome.reply = JoinReply(ErrorCode.member_id_required, member_id)
         else:
-            self._add(group, self._new_member_id(command), command, outcome, now_ms)
+            self._add(group, new_member_id(command, self._entropy), command, outcome, now_ms)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         known = group.members.get(member_id)
@@ -64,10 +64,6 @@ class Membership:
             self._rebalance.remove(group, member, outcome)
         self._drop_pending(group, member_id, outcome)
         self._after_departure(group, member is not None, outcome, now_ms)
-
-    def _new_member_id(self, command: Join) -> str:
-        prefix = command.instance_id or command.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]
-        return f"{prefix}-{self._entropy.uuid()}"
 
     def _add(self, group: Group, member_id: str, command: Join, outcome: Outcome, now_ms: int) -> None:
         if not group.members:
@@ -118,7 +114,7 @@ class Membership:
         self._rebalance.answer_join(member, JoinReply(ErrorCode.fenced_instance_id, old_id), outcome)
         self._rebalance.answer_sync(member, SyncReply(ErrorCode.fenced_instance_id), outcome)
         outcome.cancel_timer(("session", group.id, old_id))
-        group.rename(member, self._new_member_id(command))
+        group.rename(member, new_member_id(command, self._entropy))
         self._update(group, member, command)
         member.client_id, member.client_host = command.client_id, command.client_host
         self._rebalance.keep_alive(group, member, outcome)
@@ -223,6 +219,25 @@ class Membership:
         if group.state is State.PREPARING or (of_member and group.state is not State.EMPTY):
             self._rebalance.advance(group, outcome, now_ms)
 
+    # --- changing its kind ------------------------------------------------------------------------------------------
+
+    def dissolve(self, group: Group, outcome: Outcome) -> None:
+        """The group becomes one of the other kind: who waits is told to join again, there."""
+        for member in group.members.values():
+            self._rebalance.answer_join(member, JoinReply(ErrorCode.rebalance_in_progress, member.id), outcome)
+            self._rebalance.answer_sync(member, SyncReply(ErrorCode.rebalance_in_progress), outcome)
+        for member_id in list(group.pending):
+            self._drop_pending(group, member_id, outcome)
+        outcome.cancel_timer(("join", group.id))
+        outcome.cancel_timer(("sync", group.id))
+
+    def resume(self, group: Group, outcome: Outcome, now_ms: int, *, rebalance: bool) -> None:
+        """The group was one of the other kind until now."""
+        for member in group.members.values():
+            self._rebalance.keep_alive(group, member, outcome)
+        if rebalance:
+            self._rebalance.prepare(group, outcome, now_ms)
+
     # --- timers of the group ----------------------------------------------------------------------------------------
 
     def join_time_up(self, group: Group, outcome: Outcome, now_ms: int) -> None:
@@ -235,6 +250,11 @@ class Membership:
 
     def sync_time_up(self, group: Group, generation: int, outcome: Outcome, now_ms: int) -> None:
         self._rebalance.sync_time_up(group, generation, outcome, now_ms)
+
+
+def new_member_id(command: Join, entropy: Entropy) -> str:
+    prefix = command.instance_id or command.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]
+    return f"{prefix}-{entropy.uuid()}"
 
 
 def _wrong_sync(group: Group, command: Sync) -> ErrorCode | None:

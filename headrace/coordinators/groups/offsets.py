@@ -7,6 +7,7 @@ offsets of everything it subscribes to. Called by the groups shard.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.coordinators.groups.commands import (
@@ -17,6 +18,7 @@ from headrace.coordinators.groups.commands import (
     DeleteOffsets,
     FetchOffsets,
 )
+from headrace.coordinators.groups.consumer_group import ConsumerGroup
 from headrace.coordinators.groups.durable import DurableGroups, Offsets
 from headrace.coordinators.groups.group import Group, State
 from headrace.coordinators.groups.records import offset_record, offset_tombstone
@@ -41,32 +43,31 @@ class GroupOffsets:
     # --- on request -------------------------------------------------------------------------------------------------
 
     def commit(self, group: Group, command: CommitOffsets, outcome: Outcome, now_ms: int) -> None:
-        self._keep(group, command, _may_not_commit(group, command), outcome, now_ms)
+        problem = _may_not_commit(group, command) or ErrorCode.none
+        self.keep(command, [problem] * len(command.offsets), outcome, now_ms)
 
     def commit_in_transaction(self, group: Group, command: CommitInTransaction, outcome: Outcome, now_ms: int) -> None:
         """They are written now and count when the journal has the transaction's end."""
         outcome.producer = (command.producer_id, command.producer_epoch)
-        self._keep(group, command, _may_not_send(group, command), outcome, now_ms)
+        problem = _may_not_send(group, command) or ErrorCode.none
+        self.keep(command, [problem] * len(command.offsets), outcome, now_ms)
 
-    def _keep(
+    def keep(
         self,
-        group: Group,
         command: CommitOffsets | CommitInTransaction,
-        problem: ErrorCode | None,
+        problems: Sequence[ErrorCode],
         outcome: Outcome,
         now_ms: int,
     ) -> None:
-        if problem is not None:
-            outcome.reply = [problem] * len(command.offsets)
-            return
+        """Writes the offsets that nothing speaks against."""
         outcome.reply = []
-        for asked in command.offsets:
-            if len(asked.metadata.encode()) > self._settings.max_offset_metadata_bytes:
-                outcome.reply.append(ErrorCode.offset_metadata_too_large)
-                continue
-            committed = CommittedOffset(asked.offset, asked.leader_epoch, asked.metadata, now_ms, asked.topic_id)
-            outcome.write(offset_record(group.id, asked.topic, asked.partition, committed))
-            outcome.reply.append(ErrorCode.none)
+        for asked, problem in zip(command.offsets, problems, strict=True):
+            if problem is ErrorCode.none and len(asked.metadata.encode()) > self._settings.max_offset_metadata_bytes:
+                problem = ErrorCode.offset_metadata_too_large
+            if problem is ErrorCode.none:
+                committed = CommittedOffset(asked.offset, asked.leader_epoch, asked.metadata, now_ms, asked.topic_id)
+                outcome.write(offset_record(command.group_id, asked.topic, asked.partition, committed))
+            outcome.reply.append(problem)
 
     def fetch(self, command: FetchOffsets) -> Offsets:
         stored, topics = self._durable.offsets_of(command.group_id), self._topics.image().topics
@@ -85,14 +86,20 @@ class GroupOffsets:
         if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
             outcome.reply = [ErrorCode.non_empty_group] * len(command.partitions)
             return
-        stored, subscribed = self._durable.offsets_of(group.id), group.subscriptions()
+        self.delete_unused(group.id, group.subscriptions(), command, outcome)
+
+    def delete_unused(
+        self, group_id: str, subscribed: frozenset[str] | None, command: DeleteOffsets, outcome: Outcome
+    ) -> None:
+        """`subscribed`: the topics that members of the group subscribe to, None when that cannot be known."""
+        stored = self._durable.offsets_of(group_id)
         outcome.reply = []
         for topic, partition in command.partitions:
             if subscribed is None or topic in subscribed:
                 outcome.reply.append(ErrorCode.group_subscribed_to_topic)
                 continue
-            if (topic, partition) in stored or self._durable.pending.has(group.id, topic, partition):
-                outcome.write(offset_tombstone(group.id, topic, partition))
+            if (topic, partition) in stored or self._durable.pending.has(group_id, topic, partition):
+                outcome.write(offset_tombstone(group_id, topic, partition))
             outcome.reply.append(ErrorCode.none)
 
     def forget_group(self, group_id: str, outcome: Outcome) -> None:
@@ -113,7 +120,7 @@ class GroupOffsets:
 
     # --- with time --------------------------------------------------------------------------------------------------
 
-    def expired(self, group: Group, now_ms: int) -> list[tuple[str, int]]:
+    def expired(self, group: Group | ConsumerGroup, now_ms: int) -> list[tuple[str, int]]:
         """The group's offsets that nobody can be expected to come back for, or whose topic is gone."""
         image = self._topics.image()
         offsets, orphans = Offsets(), list[tuple[str, int]]()
@@ -124,13 +131,10 @@ class GroupOffsets:
                 offsets[place] = committed
         return orphans + self._outlived(group, offsets, now_ms)
 
-    def _outlived(self, group: Group, offsets: Offsets, now_ms: int) -> list[tuple[str, int]]:
-        if not offsets or group.state in (State.PREPARING, State.COMPLETING):
-            return []
-        stored, subscribed = self._durable.groups.get(group.id), group.subscriptions()
+    def _outlived(self, group: Group | ConsumerGroup, offsets: Offsets, now_ms: int) -> list[tuple[str, int]]:
+        subscribed, emptied_ms = self._use(group) if offsets else (None, 0)
         if subscribed is None:
             return []
-        emptied_ms = stored.state_ms if stored is not None and group.state is State.EMPTY else 0
         idle_ms = {
             place: now_ms - max(emptied_ms, committed.commit_ms)
             for place, committed in offsets.items()
@@ -142,6 +146,16 @@ class GroupOffsets:
         if retention_ms is None:
             return []
         return [place for place, idle in idle_ms.items() if idle >= retention_ms]
+
+    def _use(self, group: Group | ConsumerGroup) -> tuple[frozenset[str] | None, int]:
+        """Which topics members use (None: that is not known now), and since when there are no members."""
+        if isinstance(group, ConsumerGroup):
+            return group.subscriptions(), 0 if group.members else group.plan_ms
+        if group.state in (State.PREPARING, State.COMPLETING):
+            return None, 0
+        stored = self._durable.groups.get(group.id)
+        emptied_ms = stored.state_ms if stored is not None and group.state is State.EMPTY else 0
+        return group.subscriptions(), emptied_ms
 
     def _retention_ms(self, names: set[str]) -> int | None:
         """How long offsets on these topics are kept; None: for ever, as one of the topics keeps its records so."""

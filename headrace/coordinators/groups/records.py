@@ -22,6 +22,7 @@ import uuid
 from dataclasses import dataclass
 
 from headrace.coordinators.groups.commands import CommittedOffset
+from headrace.coordinators.groups.consumer_records import ConsumerKey, read_consumer_key
 from headrace.coordinators.record_fields import Cursor, compact_string, sized, string
 from headrace.coordinators.shard import Record
 from headrace.wire.errors import Malformed
@@ -110,13 +111,16 @@ def group_tombstone(group_id: str) -> Record:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_key(raw: bytes) -> OffsetKey | GroupKey:
+def read_key(raw: bytes) -> OffsetKey | GroupKey | ConsumerKey:
     cursor = Cursor(raw, _WHAT)
     version = cursor.number("h")
     if version == OFFSET_KEY:
         return OffsetKey(cursor.string(), cursor.string(), cursor.number("i"))
     if version == GROUP_KEY:
         return GroupKey(cursor.string())
+    key = read_consumer_key(raw)
+    if key is not None:
+        return key
     raise Malformed(f"a record of the group coordinator has a key of type {version}, which is not known here")
 
 

@@ -1,7 +1,8 @@
-"""The groups shard: all consumer groups whose names hash to one partition of `__consumer_offsets`.
+"""The groups shard: all groups whose names hash to one partition of `__consumer_offsets`, of both kinds.
 
 It owns the groups' live state and, through `DurableGroups`, what the journal says of them; it looks up the group of a
-command and hands it to the file that knows: `membership` for members, `offsets` for offsets. Run by the coordinator
+command and hands it to the file that knows: `membership` for members of classic groups, `consumer_groups` for
+everything that KIP-848 brought, `offsets` for offsets. Run by the coordinator
 runtime. What holds: a group is here exactly while it has members, somebody about to join, offsets, or a written
 generation.
 """
@@ -35,6 +36,14 @@ from headrace.coordinators.groups.commands import (
     SyncReply,
     SyncTimeUp,
 )
+from headrace.coordinators.groups.consumer_commands import (
+    ConsumerHeartbeat,
+    DescribeConsumerGroup,
+    GuestTimeUp,
+    RevocationTimeUp,
+)
+from headrace.coordinators.groups.consumer_group import ConsumerGroup
+from headrace.coordinators.groups.consumer_groups import ConsumerGroups
 from headrace.coordinators.groups.durable import DurableGroups
 from headrace.coordinators.groups.group import Group, State, restored
 from headrace.coordinators.groups.membership import Membership
@@ -56,7 +65,8 @@ class GroupShard:
         self._settings = settings
         self._membership = Membership(settings, entropy)
         self._offsets = GroupOffsets(self.durable, settings, topics)
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, Group] = {}  # the classic ones
+        self._consumers = ConsumerGroups(self.durable, self._groups, self._membership, settings, topics, entropy)
         self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
             Join: self._join,
             Sync: self._sync,
@@ -75,6 +85,10 @@ class GroupShard:
             JoinTimeUp: self._join_time_up,
             InitialDelayOver: self._initial_delay_over,
             SyncTimeUp: self._sync_time_up,
+            ConsumerHeartbeat: self._consumers.heartbeat,
+            DescribeConsumerGroup: self._describe_consumer_group,
+            RevocationTimeUp: self._consumers.revocation_time_up,
+            GuestTimeUp: self._session_expired,
         }
 
     # --- the shard contract -----------------------------------------------------------------------------------------
@@ -97,6 +111,7 @@ class GroupShard:
             group = self._groups[group_id] = restored(group_id, self.durable.groups.get(group_id))
             for member_id in group.members:
                 self._membership.seen(group, member_id, outcome)
+        self._consumers.loaded(outcome)
         outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, ExpireOffsets())
         return outcome
 
@@ -107,12 +122,16 @@ class GroupShard:
         if problem is not None:
             outcome.reply = JoinReply(problem, command.member_id)
             return
+        if self._consumers.serves_guests(command.group_id):
+            self._consumers.join(command, outcome, now_ms)
+            return
         group = self._groups.get(command.group_id)
         if group is None and command.member_id:
             outcome.reply = JoinReply(ErrorCode.unknown_member_id, command.member_id)
             return
         if group is None:
             group = self._groups[command.group_id] = Group(command.group_id)
+            self._consumers.give_up(command.group_id, outcome)
         self._membership.join(group, command, outcome, now_ms)
         self._drop_if_traceless(group, outcome)
 
@@ -130,29 +149,37 @@ class GroupShard:
 
     def _sync(self, command: Sync, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if not command.group_id or group is None:
+        if command.group_id in self.durable.consumers:
+            self._consumers.sync(command, outcome)
+        elif not command.group_id or group is None:
             outcome.reply = SyncReply(_no_group(command.group_id))
         else:
             self._membership.sync(group, command, outcome, now_ms)
 
     def _heartbeat(self, command: Heartbeat, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if not command.group_id or group is None:
+        if command.group_id in self.durable.consumers:
+            self._consumers.guest_heartbeat(command, outcome)
+        elif not command.group_id or group is None:
             outcome.reply = _no_group(command.group_id)
         else:
             self._membership.heartbeat(group, command, outcome)
 
     def _leave(self, command: Leave, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if not command.group_id or group is None:
+        if command.group_id in self.durable.consumers:
+            self._consumers.leave(command, outcome, now_ms)
+        elif not command.group_id or group is None:
             outcome.reply = [_no_group(command.group_id)] * len(command.members)
         else:
             self._membership.leave(group, command, outcome, now_ms)
             self._drop_if_traceless(group, outcome)
 
-    def _session_expired(self, command: SessionExpired, outcome: Outcome, now_ms: int) -> None:
+    def _session_expired(self, command: SessionExpired | GuestTimeUp, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if group is not None:
+        if group is None:
+            self._consumers.time_up(command.group_id, command.member_id, outcome, now_ms)
+        else:
             self._membership.session_expired(group, command.member_id, outcome, now_ms)
             self._drop_if_traceless(group, outcome)
 
@@ -183,6 +210,10 @@ class GroupShard:
         if not _storable(command.group_id):
             outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
             return
+        consumer = self.durable.consumers.get(command.group_id)
+        if consumer is not None:
+            self._offsets.keep(command, self._consumers.may_commit(consumer, command), outcome, now_ms)
+            return
         if group is None:
             if command.generation >= 0:
                 outcome.reply = [ErrorCode.illegal_generation] * len(command.offsets)
@@ -199,6 +230,11 @@ class GroupShard:
         if not command.group_id or not _storable(command.group_id):
             outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
             return
+        consumer = self.durable.consumers.get(command.group_id)
+        if consumer is not None:
+            outcome.producer = (command.producer_id, command.producer_epoch)
+            self._offsets.keep(command, self._consumers.may_commit(consumer, command), outcome, now_ms)
+            return
         if group is None:
             if command.generation >= 0:
                 outcome.reply = [ErrorCode.illegal_generation] * len(command.offsets)
@@ -209,11 +245,16 @@ class GroupShard:
             self._groups[group.id] = group
 
     def _fetch(self, command: FetchOffsets, outcome: Outcome, now_ms: int) -> None:
-        outcome.reply = self._offsets.fetch(command)
+        consumer = self.durable.consumers.get(command.group_id)
+        problem = self._consumers.may_not_fetch(consumer, command) if consumer is not None else None
+        outcome.reply = self._offsets.fetch(command) if problem is None else problem
 
     def _delete_offsets(self, command: DeleteOffsets, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if group is None:
+        consumer = self.durable.consumers.get(command.group_id)
+        if consumer is not None:
+            self._offsets.delete_unused(consumer.id, consumer.subscriptions(), command, outcome)
+        elif group is None:
             outcome.reply = [ErrorCode.group_id_not_found] * len(command.partitions)
         else:
             self._offsets.delete(group, command, outcome)
@@ -226,19 +267,29 @@ class GroupShard:
             outcome.set_timer(("forget", command.topic), 0, command)
 
     def _expire_offsets(self, command: ExpireOffsets, outcome: Outcome, now_ms: int) -> None:
-        for group in list(self._groups.values()):
+        groups: list[Group | ConsumerGroup] = [*self._groups.values(), *self.durable.consumers.values()]
+        for group in groups:
             expired = self._offsets.expired(group, now_ms)
             for topic, partition in expired:
                 outcome.write(offset_tombstone(group.id, topic, partition))
             pending = any(self.durable.pending.of(group.id))
             nothing_left = len(expired) == len(self.durable.offsets_of(group.id)) and not pending
-            if nothing_left and group.state is State.EMPTY and not group.pending:
-                outcome.write(group_tombstone(group.id))
-                del self._groups[group.id]
+            if nothing_left and self._is_deserted(group):
+                self._forget_group(group.id, outcome)
             if len(outcome.records) >= MAX_RECORDS:
                 outcome.set_timer("expiry", 0, command)
                 return
         outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, command)
+
+    def _is_deserted(self, group: Group | ConsumerGroup) -> bool:
+        if isinstance(group, ConsumerGroup):
+            return not group.members
+        return group.state is State.EMPTY and not group.pending
+
+    def _forget_group(self, group_id: str, outcome: Outcome) -> None:
+        if self._groups.pop(group_id, None) is not None:
+            outcome.write(group_tombstone(group_id))
+        self._consumers.give_up(group_id, outcome)
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -250,23 +301,27 @@ class GroupShard:
         if group is not None:
             outcome.reply = _description(group)
 
+    def _describe_consumer_group(self, command: DescribeConsumerGroup, outcome: Outcome, now_ms: int) -> None:
+        outcome.reply = self._consumers.describe(command.group_id)
+
     def _delete_group(self, command: DeleteGroup, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if group is None:
+        consumer = self.durable.consumers.get(command.group_id)
+        if group is None and consumer is None:
             outcome.reply = ErrorCode.group_id_not_found
-        elif group.state is not State.EMPTY:
+        elif (group is not None and group.state is not State.EMPTY) or (consumer is not None and consumer.members):
             outcome.reply = ErrorCode.non_empty_group
         else:
-            for member_id in group.pending:
-                outcome.cancel_timer(("session", group.id, member_id))
-            self._offsets.forget_group(group.id, outcome)
-            outcome.write(group_tombstone(group.id))
-            del self._groups[group.id]
+            for member_id in group.pending if group is not None else ():
+                outcome.cancel_timer(("session", command.group_id, member_id))
+            self._offsets.forget_group(command.group_id, outcome)
+            self._forget_group(command.group_id, outcome)
             outcome.reply = ErrorCode.none
 
     def listings(self) -> Iterator[GroupListing]:
         for group in self._groups.values():
             yield GroupListing(group.id, group.protocol_type or "", group.state.value, len(group.members))
+        yield from self._consumers.listings()
 
     def offsets(self) -> Iterator[tuple[str, str, int, int]]:
         """(group, topic, partition, committed offset) of everything that is kept."""

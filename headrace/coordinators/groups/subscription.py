@@ -1,29 +1,90 @@
-"""Which topics a consumer subscribes to, read from the metadata that it joins with.
+"""What Kafka's consumers write into the opaque bytes of the classic protocol: the embedded consumer protocol.
 
-The metadata of a group of type `consumer` starts the same way in every version of Kafka's consumer protocol: version
-(int16), then the topics as an array of strings. Other kinds of groups (Connect, say) keep their own secrets.
+    subscription  version: int16, topics: [string], user_data: bytes?
+                  v1: owned: [topic: string, partitions: [int32]]   v2: generation: int32   v3: rack: string?
+    assignment    version: int16, parts: [topic: string, partitions: [int32]], user_data: bytes?
+
+Lengths are int16 for strings and int32 for everything else. Other kinds of groups (Connect, say) keep their own
+secrets. Pure functions; the rooms that read them are `group.py` (which topics are in use) and `migration.py` and
+`guests.py` (classic members in a consumer group).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.coordinators.record_fields import Cursor, string
+from headrace.wire.errors import Malformed
 
 CONSUMER = "consumer"
+HIGHEST_VERSION = 3
+_WHAT = "the embedded consumer protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSubscription:
+    version: int
+    topics: tuple[str, ...]
+    owned: Mapping[str, frozenset[int]] = field(default_factory=dict)  # partitions by topic
+    rack: str | None = None
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics, or None when the bytes are something else."""
+    """The topics, or None when the bytes are something else. They start the same way in every version."""
     try:
-        version, count = struct.unpack_from(">hi", metadata)
-        if version < 0:
-            return None
-        at, topics = 6, []
-        for _ in range(count):
-            (size,) = struct.unpack_from(">h", metadata, at)
-            if size < 0 or at + 2 + size > len(metadata):
-                return None
-            topics.append(metadata[at + 2 : at + 2 + size].decode())
-            at += 2 + size
-    except (struct.error, UnicodeDecodeError):
+        _version, topics = _read_topics(Cursor(metadata, _WHAT))
+    except Malformed:
         return None
     return frozenset(topics)
+
+
+def read_subscription(metadata: bytes) -> EmbeddedSubscription:
+    """Raises Malformed. A version of the future is read as far as it is known."""
+    cursor = Cursor(metadata, _WHAT)
+    version, topics = _read_topics(cursor)
+    _skip_user_data(cursor)
+    owned = _read_parts(cursor) if version >= 1 else {}
+    if version >= 2:
+        cursor.number("i")
+    rack = cursor.optional() if version >= 3 else None
+    return EmbeddedSubscription(min(version, HIGHEST_VERSION), topics, owned, rack)
+
+
+def read_assignment(raw: bytes) -> Mapping[str, frozenset[int]]:
+    """Partitions by topic; raises Malformed."""
+    cursor = Cursor(raw, _WHAT)
+    if cursor.number("h") < 0:
+        raise Malformed(f"{_WHAT} has a version below 0")
+    return _read_parts(cursor)
+
+
+def write_assignment(version: int, parts: Mapping[str, frozenset[int]]) -> bytes:
+    out = [struct.pack(">hi", version, len(parts))]
+    for topic, partitions in sorted(parts.items()):
+        out += [string(topic), struct.pack(f">i{len(partitions)}i", len(partitions), *sorted(partitions))]
+    return b"".join(out) + struct.pack(">i", -1)
+
+
+def _read_topics(cursor: Cursor) -> tuple[int, tuple[str, ...]]:
+    version = cursor.number("h")
+    if version < 0:
+        raise Malformed(f"{_WHAT} has a version below 0")
+    return version, tuple(cursor.string() for _ in range(cursor.number("i")))
+
+
+def _read_parts(cursor: Cursor) -> Mapping[str, frozenset[int]]:
+    parts: dict[str, frozenset[int]] = {}
+    for _ in range(cursor.number("i")):
+        topic, count = cursor.string(), cursor.number("i")
+        partitions = frozenset(struct.unpack(f">{max(count, 0)}i", cursor.take(4 * count)))
+        if partitions:
+            parts[topic] = parts.get(topic, frozenset()) | partitions
+    return parts
+
+
+def _skip_user_data(cursor: Cursor) -> None:
+    size = cursor.number("i")
+    if size > 0:
+        cursor.take(size)

@@ -114,9 +114,14 @@ class Cluster:
         self._topics = dict(topics)
         self._lives = dict.fromkeys(topics, 1)  # how often each topic was created
         self._offsets_partitions = offsets_partitions
+        self._counts: dict[str, int] = {}
+        self._version = 1
 
     def image(self) -> ClusterImage:
-        images = {name: _topic(name, self.id_of(name), 4, settings) for name, settings in self._topics.items()}
+        images = {
+            name: _topic(name, self.id_of(name), self.size_of(name), settings)
+            for name, settings in self._topics.items()
+        }
         if self._offsets_partitions:
             images[GROUP_OFFSETS_TOPIC] = _topic(GROUP_OFFSETS_TOPIC, topic_id(""), self._offsets_partitions, {})
         return ClusterImage(
@@ -125,15 +130,25 @@ class Cluster:
             brokers={BROKER_ID: BrokerImage(BROKER_ID, "broker.example", 9092, None, 1)},
             topics=images,
             topics_by_id={topic.id: topic for topic in images.values()},
+            version=self._version,
         )
 
     def drop(self, name: str) -> None:
         del self._topics[name]
+        self._version += 1
 
     def create(self, name: str) -> None:
         """Anew, with another id than it may have had before."""
         self._topics[name] = {}
         self._lives[name] = self._lives.get(name, 0) + 1
+        self._version += 1
+
+    def grow(self, name: str, partitions: int) -> None:
+        self._counts[name] = partitions
+        self._version += 1
+
+    def size_of(self, name: str) -> int:
+        return self._counts.get(name, 4)
 
     def id_of(self, name: str) -> uuid.UUID:
         return topic_id(name, self._lives.get(name, 1))

@@ -1,0 +1,88 @@
+"""ConsumerGroupDescribe, v0 and v1: a consumer group (KIP-848), its members, what each has and what it should have.
+
+A classic group, like one that does not exist, is answered with GROUP_ID_NOT_FOUND; clients then ask DescribeGroups. v1
+tells which members speak the classic protocol. Nobody is restricted here, so the authorized operations, when asked for,
+are all that a group has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.api.contract import Reply, Request
+from headrace.api.describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
+from headrace.coordinators.groups.consumer_commands import ConsumerGroupDescription, DescribeConsumerGroup
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.offsets import Topics
+from headrace.coordinators.groups.reconciliation import Parts
+from headrace.model.image import ClusterImage
+from headrace.wire.errors import KafkaError
+from headrace.wire.messages import Message
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+class ConsumerGroupDescribe:
+    def __init__(self, groups: GroupCoordinator, topics: Topics) -> None:
+        self._groups = groups
+        self._topics = topics
+
+    def __call__(self, request: Request) -> Reply:
+        names: list[str] = request.body.group_ids
+        described = [self._groups.submit(DescribeConsumerGroup(name)) for name in names]
+        operations = ALL_OPERATIONS if request.body.include_authorized_operations else NOT_ASKED_FOR
+        return self._answer(names, described, operations)
+
+    async def _answer(
+        self, names: list[str], described: list[asyncio.Future[ConsumerGroupDescription]], operations: int
+    ) -> Message:
+        groups = []
+        for name, description in zip(names, described, strict=True):
+            try:
+                found = await description
+            except KafkaError as error:
+                found = ConsumerGroupDescription(error.code, error.message or None)
+            group = _group(name, found, self._topics.image())
+            group.authorized_operations = operations
+            groups.append(group)
+        return Message(groups=groups)
+
+
+def _group(name: str, group: ConsumerGroupDescription, image: ClusterImage) -> Message:
+    return Message(
+        error_code=group.error,
+        error_message=group.message,
+        group_id=name,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.plan_epoch,
+        assignor_name=group.assignor,
+        members=[
+            Message(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                rack_id=member.rack,
+                member_epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=list(member.topics),
+                subscribed_topic_regex=member.pattern,
+                assignment=_assignment(member.assignment, image),
+                target_assignment=_assignment(member.target, image),
+                member_type=_CLASSIC if member.classic else _CONSUMER,
+            )
+            for member in group.members
+        ],
+    )
+
+
+def _assignment(parts: Parts, image: ClusterImage) -> Message:
+    """Topics that were deleted a moment ago are left out."""
+    known = image.topics_by_id
+    return Message(
+        topic_partitions=[
+            Message(topic_id=topic_id, topic_name=known[topic_id].name, partitions=sorted(partitions))
+            for topic_id, partitions in parts.items()
+            if topic_id in known
+        ]
+    )

@@ -1,0 +1,94 @@
+"""What can be asked of the group coordinator about consumer groups (KIP-848), and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.coordinators.groups.reconciliation import Parts
+from headrace.wire.errors import ErrorCode
+
+JOIN, LEAVE, LEAVE_FOR_NOW = 0, -1, -2  # member epochs with a meaning of their own
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """Everything but the first three may be left out (None, -1) when it has not changed."""
+
+    group_id: str
+    member_id: str
+    epoch: int  # the member's, or one of JOIN, LEAVE and LEAVE_FOR_NOW
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    rack: str | None
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...] | None
+    pattern: str | None  # "": no longer
+    assignor: str | None
+    owned: Parts | None
+    brings_member_id: bool = True  # since version 1 the member makes its own id
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatReply:
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Parts | None = None  # None: as before
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """Answered with a ConsumerGroupDescription."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMemberDescription:
+    member_id: str
+    instance_id: str | None
+    rack: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    assignment: Parts
+    target: Parts
+    classic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """`error`: there is no such group, or it is of the other kind."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    state: str = ""
+    epoch: int = 0
+    plan_epoch: int = 0
+    assignor: str = ""
+    members: tuple[ConsumerMemberDescription, ...] = ()
+
+
+# --- from timers ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationTimeUp:
+    """A member has not let go of partitions within its rebalance timeout."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuestTimeUp:
+    """A member that speaks the classic protocol did not join again, or did not sync, within its rebalance timeout."""
+
+    group_id: str
+    member_id: str

@@ -1,0 +1,98 @@
+"""When a consumer group needs a new plan, and how it is made.
+
+The group's epoch rises when somebody joins, leaves or subscribes to something else, and when the topics of the group
+change: one is made, deleted, gets more partitions, or begins to fit a pattern. The first heartbeat after that makes the
+plan for the new epoch, and from then on every member is led towards its part of it. Called by the files that move
+members; all changes go through the draft.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+
+from headrace.coordinators.groups.assignors.range import assign_range
+from headrace.coordinators.groups.assignors.uniform import assign_uniform
+from headrace.coordinators.groups.assignors.wishes import Assignor, Wish
+from headrace.coordinators.groups.consumer_group import ConsumerGroup
+from headrace.coordinators.groups.consumer_records import PATTERN, TARGET, ResolvedPattern
+from headrace.coordinators.groups.draft import Draft
+from headrace.coordinators.groups.offsets import Topics
+from headrace.coordinators.groups.topic_patterns import TopicPatterns
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+
+
+class Planning:
+    def __init__(self, topics: Topics, assignors: tuple[str, ...]) -> None:
+        self.assignors = assignors  # the first one is the default
+        self._topics = topics
+        self._patterns = TopicPatterns()
+        self._seen: dict[str, int] = {}  # the version of the cluster's metadata that each group was compared with
+
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        preferred = group.preferred_assignor()
+        return preferred if preferred in self.assignors else self.assignors[0]
+
+    def bump(self, draft: Draft, now_ms: int) -> None:
+        """Somebody came, went, or subscribed to something else: a new plan is needed."""
+        self._resolve_patterns(draft, now_ms)
+        draft.put_epoch(draft.group.epoch + 1, self._hash(draft.group))
+        self._seen[draft.group.id] = self._topics.image().version
+
+    def follow_topics(self, draft: Draft, now_ms: int) -> None:
+        """Where the group's topics have changed since it was last looked, a new plan is needed too."""
+        version = self._topics.image().version
+        if self._seen.get(draft.group.id) == version:
+            return
+        self._resolve_patterns(draft, now_ms)
+        found = self._hash(draft.group)
+        if found != draft.group.metadata_hash:
+            draft.put_epoch(draft.group.epoch + 1, found)
+        self._seen[draft.group.id] = version
+
+    def make_plan(self, draft: Draft, now_ms: int) -> None:
+        """The plan for the group's epoch, if there is none yet; only parts that change are written."""
+        group, topics = draft.group, self._topics.image().topics
+        if group.epoch <= group.plan_epoch:
+            return
+        counts: dict[uuid.UUID, int] = {}
+        for name in group.subscriptions():
+            if name in topics:
+                counts[topics[name].id] = len(topics[name].partitions)
+        wishes = {
+            member_id: Wish(
+                frozenset(topics[name].id for name in group.topics_of(member) if name in topics),
+                group.targets.get(member_id, {}),
+                member.instance_id,
+            )
+            for member_id, member in group.members.items()
+        }
+        plan = ASSIGNORS[self.assignor_of(group)](wishes, counts)
+        for member_id, parts in plan.items():
+            if group.targets.get(member_id) != parts:
+                draft.put(TARGET, member_id, parts)
+        draft.put_plan_epoch(group.epoch, now_ms)
+
+    def forget(self, group_id: str) -> None:
+        self._seen.pop(group_id, None)
+
+    def _resolve_patterns(self, draft: Draft, now_ms: int) -> None:
+        group, image = draft.group, self._topics.image()
+        used = {member.pattern for member in group.members.values() if member.pattern is not None}
+        for pattern in sorted(used):
+            found = self._patterns.resolve(pattern, image.topics.keys())
+            if pattern not in group.patterns or group.patterns[pattern].topics != found:
+                draft.put(PATTERN, pattern, ResolvedPattern(found, image.version, now_ms))
+        for pattern in group.patterns.keys() - used:
+            draft.remove_pattern(pattern)
+
+    def _hash(self, group: ConsumerGroup) -> int:
+        """Of the group's topics as they are now: another one means that somebody must get something else."""
+        topics = self._topics.image().topics
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(group.subscriptions()):
+            if name in topics:
+                digest.update(topics[name].id.bytes + len(topics[name].partitions).to_bytes(4))
+        return int.from_bytes(digest.digest(), signed=True)

@@ -1,0 +1,108 @@
+"""Which topics a pattern stands for, when a member subscribes by a regular expression (KIP-848).
+
+Kafka takes RE2, which cannot be made to think for long. Python's `re` can: `(a|a)*b` tries every way to cut a name into
+pieces. So a pattern is taken only when it is harmless: it does without what RE2 lacks too (look-around, back
+references, possessive and atomic parts, conditions), what it repeats leaves nothing to choose, and the number of ways
+in which a name can be tried, counted beforehand, stays below a limit: three `.*` are fine, four are not. As in RE2, a
+count goes up to 1,000, and the whole name must match.
+
+Names that were looked at are remembered, so another topic in the cluster costs each pattern one match. Owned by the
+groups shard's consumer groups.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from headrace.model.names import MAX_TOPIC_NAME
+
+MAX_LENGTH = 1_000
+MAX_COUNT = 1_000
+MAX_WAYS = 5 * (MAX_TOPIC_NAME + 1) ** 3
+_PLAIN = {"literal", "not_literal", "any", "in", "at"}
+_REPEATS = {"max_repeat", "min_repeat"}
+_FOREIGN = re.compile(r"\(\?<[=!]|\\[1-9]|\(\?P=|\[\[:")
+
+
+class UnfitPattern(Exception):
+    """The message says what is wrong with it."""
+
+
+def compile_pattern(text: str) -> re.Pattern[str]:
+    """Raises UnfitPattern for what is not a pattern, or not a harmless one."""
+    if len(text) > MAX_LENGTH:
+        raise UnfitPattern(f"it is longer than {MAX_LENGTH} characters")
+    if _FOREIGN.search(text):
+        raise UnfitPattern("look-around, back references and classes such as [[:alpha:]] are not supported")
+    # What RE2 writes differently: the end of the text, and names of groups.
+    spelled = re.sub(r"\(\?<(?=\w)", "(?P<", text).replace(r"\z", r"\Z")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ways = _ways(re._parser.parse(spelled), repeated=False)  # type: ignore[attr-defined]
+            compiled = re.compile(spelled)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UnfitPattern(str(error)) from None
+    if ways > MAX_WAYS:
+        raise UnfitPattern("it has too many repeats and alternatives; leave some out, or subscribe by more patterns")
+    return compiled
+
+
+def _ways(tree: Iterable[tuple[Any, Any]], *, repeated: bool) -> int:
+    """In how many ways this part of a pattern can be tried on a name, at most."""
+    ways = 1
+    for operation, argument in tree:
+        name = str(operation).lower()
+        if name in _REPEATS:
+            least, most, body = argument
+            endless = most is re._constants.MAXREPEAT  # type: ignore[attr-defined]
+            if max(least, 0 if endless else most) > MAX_COUNT:
+                raise UnfitPattern(f"a count goes up to {MAX_COUNT}")
+            if repeated and least != most:
+                raise UnfitPattern("what is repeated must not hold a repeat of its own")
+            inside = _ways(body, repeated=repeated or most > 1)
+            ways *= inside * (MAX_TOPIC_NAME + 1 if endless else most - least + 1)
+        elif name == "subpattern":
+            ways *= _ways(argument[-1], repeated=repeated)
+        elif name == "branch":
+            if repeated:
+                raise UnfitPattern("what is repeated must not hold alternatives")
+            ways *= sum(_ways(branch, repeated=False) for branch in argument[1])
+        elif name not in _PLAIN:
+            raise UnfitPattern(f"{name.replace('_', ' ')} is not supported")
+        if ways > MAX_WAYS:
+            return ways
+    return ways
+
+
+class _Known:
+    def __init__(self, compiled: re.Pattern[str]) -> None:
+        self.compiled = compiled
+        self.seen: set[str] = set()
+        self.matched: set[str] = set()
+
+
+class TopicPatterns:
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def resolve(self, text: str, names: Collection[str]) -> frozenset[str]:
+        """Those of the names that the pattern stands for. A pattern that is not fit stands for nothing."""
+        known = self._known.get(text)
+        if known is None:
+            try:
+                known = self._known[text] = _Known(compile_pattern(text))
+            except UnfitPattern:  # it was written down by another version
+                return frozenset()
+        present = set(names)
+        new = present - known.seen
+        known.matched = {name for name in known.matched if name in present}
+        known.matched.update(name for name in new if known.compiled.fullmatch(name))
+        known.seen = present
+        return frozenset(known.matched)
+
+    def forget_all_but(self, used: Collection[str]) -> None:
+        for text in [text for text in self._known if text not in used]:
+            del self._known[text]
