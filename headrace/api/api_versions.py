@@ -1,14 +1,15 @@
 """ApiVersions, v0 to v4: what this broker serves.
 
 An unknown version is answered in version 0's layout with UNSUPPORTED_VERSION and the list (KIP-511). Versions 3 and up
-carry the client's name, which is checked as Kafka does, and the feature levels: none is finalized yet, so clients keep
-to the classic group protocol.
+carry the client's name, which is checked as Kafka does, and the feature levels in force, by which clients choose
+between ways of doing a thing: `transaction.version` 2 is KIP-890. Before version 4 a lowest level of 0 is told as 1,
+since clients of that time refuse 0 (KIP-1022).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.api.contract import Request
 from headrace.wire.errors import ErrorCode
@@ -18,8 +19,10 @@ _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersions:
-    def __init__(self, served: Iterable[tuple[int, int, int]]) -> None:
-        """`served`: API key, lowest and highest version of everything in the table."""
+    def __init__(self, served: Iterable[tuple[int, int, int]], features: Mapping[str, int]) -> None:
+        """`served`: API key, lowest and highest version of everything in the table. `features`: the highest level of
+        each, which is in force."""
+        self._features = features
         self._keys = [Message(api_key=key, min_version=low, max_version=high) for key, low, high in served]
 
     def __call__(self, request: Request) -> Message:
@@ -28,7 +31,16 @@ class ApiVersions:
             _CLIENT_NAME.fullmatch(body.client_software_name) and _CLIENT_NAME.fullmatch(body.client_software_version)
         ):
             return Message(error_code=ErrorCode.invalid_request)
-        return Message(api_keys=self._keys, finalized_features_epoch=0)
+        lowest = 0 if request.version >= 4 else 1
+        levels = self._features.items()
+        return Message(
+            api_keys=self._keys,
+            supported_features=[Message(name=name, min_version=lowest, max_version=level) for name, level in levels],
+            finalized_features_epoch=0,
+            finalized_features=[
+                Message(name=name, min_version_level=level, max_version_level=level) for name, level in levels
+            ],
+        )
 
     def refuse_version(self) -> Message:
         return Message(error_code=ErrorCode.unsupported_version, api_keys=self._keys)

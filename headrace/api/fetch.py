@@ -1,5 +1,8 @@
 """Fetch, v4 to v18: committed bytes as they were produced.
 
+Who reads with isolation level 1 (read_committed) gets what lies before the last stable offset, and a list of the
+aborted transactions in it, by which the client leaves out their records.
+
 Stage one reads. If that gives fewer than min_bytes, the reply waits once, until enough has been appended or max_wait
 has passed, and reads once more. Bytes that are not in memory are read off the event loop. The first batch goes out
 whole even if it is larger than the limits (KIP-74); after that a response may end in the middle of a batch.
@@ -19,9 +22,12 @@ from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Wanting
+from headrace.wire.batches import walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
+
+READ_COMMITTED = 1
 
 OffLoop = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
@@ -42,15 +48,15 @@ class Fetch:
             plan = self._sessions.plan(body, request.version)
         except KafkaError as error:
             return Message(error_code=error.code)
-        attempt = self._read(plan, body.max_bytes)
+        attempt = self._read(plan, body.max_bytes, stable=body.isolation_level == READ_COMMITTED)
         if attempt.urgent or attempt.size >= body.min_bytes or body.max_wait_ms <= 0 or not plan.wanted:
             return self._answer(attempt)
         return _LongPoll(self, attempt, body).reply
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, plan: FetchPlan, max_bytes: int) -> _Attempt:
-        attempt = _Attempt(plan)
+    def _read(self, plan: FetchPlan, max_bytes: int, *, stable: bool) -> _Attempt:
+        attempt = _Attempt(plan, stable)
         left = min(max_bytes, self._max_bytes)
         for wanted in plan.wanted:
             try:
@@ -62,7 +68,7 @@ class Fetch:
                         attempt.add_diverging(wanted, partition, *diverging)
                         continue
                 slice_ = partition.read(
-                    wanted.offset, max(0, min(wanted.max_bytes, left)), at_least_one=attempt.size == 0
+                    wanted.offset, max(0, min(wanted.max_bytes, left)), at_least_one=attempt.size == 0, stable=stable
                 )
                 left -= slice_.size
                 attempt.add(wanted, partition, slice_)
@@ -106,10 +112,11 @@ class _Found:
 class _Attempt:
     """One pass over the partitions of a fetch."""
 
-    __slots__ = ("found", "plan", "size", "urgent")
+    __slots__ = ("found", "plan", "size", "stable", "urgent")
 
-    def __init__(self, plan: FetchPlan) -> None:
+    def __init__(self, plan: FetchPlan, stable: bool) -> None:
         self.plan = plan
+        self.stable = stable  # for a reader of committed transactions only
         self.found: list[_Found] = []
         self.size = 0
         self.urgent = False  # an answer that must not wait
@@ -170,9 +177,9 @@ class _Attempt:
         answer = Message(
             partition_index=wanted.index,
             high_watermark=end,
-            last_stable_offset=end,
+            last_stable_offset=partition.last_stable_offset,
             log_start_offset=start,
-            aborted_transactions=None,
+            aborted_transactions=_aborted(partition, wanted.offset, found.records) if self.stable else None,
             records=found.records,
         )
         if found.diverging:
@@ -180,21 +187,33 @@ class _Attempt:
         return answer
 
 
+def _aborted(partition: Partition, offset: int, records: bytes | bytearray | None) -> list[Message]:
+    """The aborted transactions that have something in these records."""
+    if not records:
+        return []
+    aborted = partition.log.aborted(offset, partition.last_stable_offset)
+    if not aborted:
+        return []
+    end = max((header.next_offset for _, header in walk(records)), default=offset)
+    return [Message(producer_id=producer_id, first_offset=first) for producer_id, first in aborted if first < end]
+
+
 class _LongPoll:
     """A fetch that waits. It ends by enough bytes, by time, or because the client went away."""
 
-    __slots__ = ("_fetch", "_max_bytes", "_partitions", "_plan", "_timer", "_wanting", "reply")
+    __slots__ = ("_fetch", "_max_bytes", "_partitions", "_plan", "_stable", "_timer", "_wanting", "reply")
 
     def __init__(self, fetch: Fetch, attempt: _Attempt, body: Message) -> None:
         loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._plan = attempt.plan
         self._max_bytes = body.max_bytes
+        self._stable = attempt.stable
         self.reply: asyncio.Future[Message] = loop.create_future()
         self._wanting = Wanting(body.min_bytes - attempt.size, loop.create_future())
         self._partitions = [found.partition for found in attempt.found if found.partition is not None]
         for partition in self._partitions:
-            partition.fetchers.enter(self._wanting)
+            partition.wait(self._wanting, stable=attempt.stable)
         self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._wanting.wake)
         self._wanting.done.add_done_callback(self._resume)
         self.reply.add_done_callback(self._leave)
@@ -202,7 +221,7 @@ class _LongPoll:
     def _resume(self, _: object) -> None:
         if self.reply.done():
             return
-        answer = self._fetch._answer(self._fetch._read(self._plan, self._max_bytes))
+        answer = self._fetch._answer(self._fetch._read(self._plan, self._max_bytes, stable=self._stable))
         if isinstance(answer, Message):
             self.reply.set_result(answer)
         elif answer is not None:
@@ -221,4 +240,4 @@ class _LongPoll:
     def _leave(self, _: object) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            partition.fetchers.leave(self._wanting)
+            partition.leave(self._wanting)

@@ -3,7 +3,8 @@
 Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk
 (KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest not yet
 uploaded (here: the start). Any other time gives the first record at or after it, or -1 when there is none. Searching
-may read the disk, so it happens off the event loop, in stage two.
+may read the disk, so it happens off the event loop, in stage two. For isolation level 1 (read_committed) the log ends
+at the last stable offset.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from headrace.wire.messages import Message
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
+READ_COMMITTED = 1
+
 OffLoop = Callable[..., Awaitable[Any]]
 
 
@@ -27,13 +30,14 @@ class ListOffsets:
         self._off_loop = off_loop
 
     def __call__(self, request: Request) -> Reply:
+        stable = request.body.isolation_level == READ_COMMITTED
         answers, searches = [], list[tuple[Message, Callable[[], tuple[int, int] | None]]]()
         for topic in request.body.topics:
             partitions = []
             for asked in topic.partitions:
                 answer = Message(partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
                 try:
-                    search = self._answer(topic.name, asked, answer)
+                    search = self._answer(topic.name, asked, answer, stable)
                     if search is not None:
                         searches.append((answer, search))
                 except KafkaError as error:
@@ -44,12 +48,13 @@ class ListOffsets:
         return response if not searches else self._search(response, searches)
 
     def _answer(
-        self, topic: str, asked: Message, answer: Message
+        self, topic: str, asked: Message, answer: Message, stable: bool
     ) -> Callable[[], tuple[int, int] | None] | None:
         """Fills in what is known at once, or returns the search that finds it."""
         partition = self._host.find(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
-        log, end, when = partition.log, partition.high_watermark, asked.timestamp
+        log, when = partition.log, asked.timestamp
+        end = partition.last_stable_offset if stable else partition.high_watermark
         if when == LATEST:
             answer.offset, answer.leader_epoch = end, partition.leader_epoch
         elif when in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
@@ -75,9 +80,7 @@ class ListOffsets:
         return response
 
 
-def _dated(
-    found: tuple[int, int] | None, answer: Message, epoch_of: Callable[[int], int]
-) -> tuple[int, int] | None:
+def _dated(found: tuple[int, int] | None, answer: Message, epoch_of: Callable[[int], int]) -> tuple[int, int] | None:
     if found is not None:
         answer.offset, answer.timestamp = found
         answer.leader_epoch = epoch_of(found[0])

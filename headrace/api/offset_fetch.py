@@ -2,9 +2,9 @@
 
 A partition without a committed offset is answered with -1 and no error; while the coordinator loads, with
 COORDINATOR_LOAD_IN_PROGRESS and never with -1. v2 brings "all topics" (null) and an error for the whole group (v1 puts
-it on each partition), v5 the leader epoch, v7 `require_stable` (there are no open transactions here, so every offset is
-stable), v8 many groups in one request, v9 the member's id and epoch (meant for the KIP-848 protocol; members of
-classic groups are not checked), v10 topic ids.
+it on each partition), v5 the leader epoch, v7 `require_stable` (UNSTABLE_OFFSET_COMMIT where an open transaction may
+change the offset, so the client asks again), v8 many groups in one request, v9 the member's id and epoch (meant for the
+KIP-848 protocol; members of classic groups are not checked), v10 topic ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 
 from headrace.api.contract import Reply, Request
-from headrace.coordinators.groups.commands import CommittedOffset, FetchOffsets
+from headrace.coordinators.groups.commands import UNSTABLE, CommittedOffset, FetchOffsets
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
 from headrace.model.image import ClusterImage
@@ -33,7 +33,8 @@ class OffsetFetch:
     def __call__(self, request: Request) -> Reply:
         many, image = request.version >= 8, self._topics.image()
         asked = [_Asked(part, image, request.version) for part in (request.body.groups if many else [request.body])]
-        pending = [self._groups.submit(FetchOffsets(group.group_id, group.places())) for group in asked]
+        stable = request.body.require_stable
+        pending = [self._groups.submit(FetchOffsets(group.group_id, group.places(), stable)) for group in asked]
         return _answer(asked, pending, many)
 
 
@@ -64,7 +65,7 @@ class _Asked:
                 continue  # without an id there is no way to name it
             topic_id = known.id if known is not None else None
             topic = topics.setdefault(name, Message(name=name, topic_id=topic_id, partitions=[]))
-            topic.partitions.append(_partition(index, committed, ErrorCode.none))
+            topic.partitions.append(_found(index, committed))
         return list(topics.values())
 
     def refused(self, code: ErrorCode) -> Message:
@@ -82,9 +83,7 @@ class _AskedTopic:
     def found(self, offsets: _Found) -> Message:
         if not self.known:
             return self.refused(ErrorCode.unknown_topic_id)
-        partitions = [
-            _partition(index, offsets.get((self.name, index), _NOTHING), ErrorCode.none) for index in self.partitions
-        ]
+        partitions = [_found(index, offsets.get((self.name, index), _NOTHING)) for index in self.partitions]
         return Message(name=self.name, topic_id=self.id, partitions=partitions)
 
     def refused(self, code: ErrorCode) -> Message:
@@ -98,6 +97,11 @@ def _asked_topic(asked: Message, image: ClusterImage, version: int) -> _AskedTop
     topic = image.topics_by_id.get(asked.topic_id)
     name = topic.name if topic is not None else ""
     return _AskedTopic(name, asked.topic_id, topic is not None, asked.partition_indexes)
+
+
+def _found(index: int, committed: CommittedOffset) -> Message:
+    unstable = committed is UNSTABLE
+    return _partition(index, committed, ErrorCode.unstable_offset_commit if unstable else ErrorCode.none)
 
 
 def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> Message:

@@ -3,7 +3,8 @@
 Appends happen in stage one, in the order of the requests on the connection; with acks=all, or on a topic that syncs
 before it answers, the reply waits in stage two until the records are committed or the timeout passes. acks=0 has no
 reply; if such a write fails, the connection is closed, which makes the client look for the leader again.
-Version 13 names topics by id; from 10 on, an answer of "not the leader" says who is (KIP-951).
+Version 13 names topics by id; from 10 on, an answer of "not the leader" says who is (KIP-951). Who writes in a
+transaction, and may do so, is in transactional_produce; from version 12 on a write adds its partition (KIP-890).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import asyncio
 from collections.abc import Callable
 
 from headrace.api.contract import Disconnect, Reply, Request
+from headrace.api.transaction_entry import Admission
+from headrace.api.transactional_produce import TransactionalProduce, refusal
 from headrace.model.image import ClusterImage
 from headrace.model.names import topic_name_problem
 from headrace.replicas.host import ReplicaHost
@@ -24,53 +27,73 @@ _Waiting = list[tuple[asyncio.Future[None], Message]]
 
 
 class Produce:
-    def __init__(self, host: ReplicaHost, image: Callable[[], ClusterImage], clock: Clock) -> None:
+    def __init__(
+        self, host: ReplicaHost, image: Callable[[], ClusterImage], clock: Clock, transactions: TransactionalProduce
+    ) -> None:
         self._host = host
         self._image = image
         self._clock = clock
+        self._transactions = transactions
 
     def __call__(self, request: Request) -> Reply:
-        body = request.body
-        waiting: _Waiting = []
-        topics = []
-        failed: KafkaError | None = None
-        for topic in body.topic_data:
-            answers = []
-            for data in topic.partition_data:
-                answer, problem = self._append(request, topic, data, waiting)
-                failed = failed or problem
-                answers.append(answer)
-            topics.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-        if body.acks == 0:
+        admission = None
+        if request.body.transactional_id is not None:
+            admission = Admission()
+            if request.body.acks == -1:  # else it is refused, partition by partition
+                entered = self._transactions.enter(
+                    request, lambda topic, data: self._find(request.version, topic, data.index), admission
+                )
+                if entered is not None:
+                    return self._later(request, admission, entered)
+        response, waiting, failed = self._produce(request, admission)
+        if request.body.acks == 0:
             if failed is not None:
                 raise Disconnect(f"a Produce with acks=0 failed: {failed}")
             return None
-        response = Message(responses=topics)
-        if not waiting:
-            return response
-        return self._when_committed(response, waiting, body.timeout_ms / 1000)
+        return response if not waiting else self._when_committed(response, waiting, request.body.timeout_ms / 1000)
+
+    async def _later(self, request: Request, admission: Admission, entered: asyncio.Future[None]) -> Message:
+        await entered
+        response, waiting, _ = self._produce(request, admission)
+        if waiting:
+            await self._when_committed(response, waiting, request.body.timeout_ms / 1000)
+        return response
+
+    def _produce(self, request: Request, admission: Admission | None) -> tuple[Message, _Waiting, KafkaError | None]:
+        """The response, what of it still has to be committed, and the first error."""
+        waiting: _Waiting = []
+        topics = []
+        failed: KafkaError | None = None
+        for topic in request.body.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                answer, problem = self._append(request, topic, data, waiting, admission)
+                failed = failed or problem
+                answers.append(answer)
+            topics.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        return Message(responses=topics), waiting, failed
 
     def _append(
-        self, request: Request, topic: Message, data: Message, waiting: _Waiting
+        self, request: Request, topic: Message, data: Message, waiting: _Waiting, admission: Admission | None
     ) -> tuple[Message, KafkaError | None]:
         acks = request.body.acks
         partition: Partition | None = None
         try:
             if acks not in (-1, 0, 1):
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}, not -1, 0 or 1")
-            if request.body.transactional_id is not None:
-                raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not served")
             partition = self._find(request.version, topic, data.index)
+            if admission is not None:
+                _check_admitted(admission, partition, request)
             if acks == -1:
                 partition.check_enough_replicas()
             if data.records is None:
                 raise KafkaError(ErrorCode.invalid_record, "a Produce request without records")
-            appended = partition.append(data.records)
+            appended = partition.append(data.records, transactional=admission is not None)
             answer = Message(
                 index=data.index,
                 error_code=0,
                 base_offset=appended.base_offset,
-                log_append_time_ms=appended.append_time_ms,
+                log_append_time=appended.append_time_ms,
                 log_start_offset=appended.log_start_offset,
             )
             if acks != 0:
@@ -96,7 +119,7 @@ class Produce:
             index=index,
             error_code=error.code,
             base_offset=-1,
-            log_append_time_ms=-1,
+            log_append_time=-1,
             log_start_offset=-1 if partition is None else partition.log.start_offset,
             error_message=error.message or None,
         )
@@ -122,6 +145,14 @@ class Produce:
                 answer.error_message = error.message or None
                 answer.base_offset = -1
         return response
+
+
+def _check_admitted(admission: Admission, partition: Partition, request: Request) -> None:
+    if request.body.acks != -1:
+        raise KafkaError(ErrorCode.invalid_required_acks, "a transaction is written with acks=all")
+    refused = refusal(admission, partition, request.version)
+    if refused is not None:
+        raise refused
 
 
 def _give_up(futures: list[asyncio.Future[None]]) -> None:

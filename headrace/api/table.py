@@ -9,8 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.api.add_offsets_to_txn import AddOffsetsToTxn
+from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
 from headrace.api.alter_configs import AlterConfigs
 from headrace.api.api_versions import ApiVersions
+from headrace.api.consumer_group_describe import ConsumerGroupDescribe
+from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from headrace.api.contract import Handler, Peer
 from headrace.api.create_partitions import CreatePartitions
 from headrace.api.create_topics import CreateTopics
@@ -21,8 +25,11 @@ from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_configs import DescribeConfigs
 from headrace.api.describe_groups import DescribeGroups
 from headrace.api.describe_log_dirs import DescribeLogDirs
+from headrace.api.describe_producers import DescribeProducers
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions
+from headrace.api.describe_transactions import DescribeTransactions
 from headrace.api.elect_leaders import ElectLeaders
+from headrace.api.end_txn import EndTxn
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.find_coordinator import FindCoordinator
@@ -35,6 +42,7 @@ from headrace.api.list_config_resources import ListConfigResources
 from headrace.api.list_groups import ListGroups
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.list_partition_reassignments import ListPartitionReassignments
+from headrace.api.list_transactions import ListTransactions
 from headrace.api.metadata import Metadata
 from headrace.api.offset_commit import OffsetCommit
 from headrace.api.offset_delete import OffsetDelete
@@ -43,16 +51,23 @@ from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.sync_group import SyncGroup
+from headrace.api.transaction_entry import TransactionEntry
+from headrace.api.transactional_produce import TransactionalProduce
+from headrace.api.txn_offset_commit import TxnOffsetCommit
+from headrace.api.write_txn_markers import MarkerDesk, WriteTxnMarkers
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.model.broker_config import BrokerConfig
-from headrace.model.image import BrokerImage, ClusterImage
+from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.messages import Message
 from headrace.world.world import World
 
 API_VERSIONS = 18
+# Levels in force. transaction.version 2 needs Produce 12, AddPartitionsToTxn 5 and EndTxn 5.
+FEATURES = {"group.version": 1, "transaction.version": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +99,11 @@ class Rooms:
     view: ClusterView
     controller: Controller
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerDesk
+    producer_ids: ProducerIds
     advertise: tuple[str, int] | None
-    ensure_offsets_topic: Callable[[], Awaitable[None]]
+    ensure_internal_topic: Callable[[str], Awaitable[None]]
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -101,19 +119,23 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     """The APIs by key."""
     disk, clock, entropy = rooms.world.disk, rooms.world.clock, rooms.world.entropy
     host, controller, groups, config = rooms.host, rooms.controller, rooms.groups, rooms.config
+    transactions, entry = rooms.transactions, TransactionEntry(rooms.transactions)
     sessions = FetchSessions(clock, entropy, config.fetch_session_slots)
 
     def space() -> tuple[int, int]:
         return disk.total_bytes(rooms.data), disk.free_bytes(rooms.data)
 
+    def ensure_offsets_topic() -> Awaitable[None]:
+        return rooms.ensure_internal_topic(GROUP_OFFSETS_TOPIC)
+
     apis = [
-        Api(0, "Produce", 3, 13, Produce(host, rooms.image, clock), advertised_from=0),
+        Api(0, "Produce", 3, 13, Produce(host, rooms.image, clock, TransactionalProduce(entry)), advertised_from=0),
         Api(1, "Fetch", 4, 18, Fetch(host, sessions, clock, disk.off_loop, config.fetch_max_bytes)),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
         Api(3, "Metadata", 0, 13, Metadata(rooms.view, controller, rooms.address_of, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),
         Api(9, "OffsetFetch", 1, 10, OffsetFetch(groups, rooms)),
-        Api(10, "FindCoordinator", 0, 6, FindCoordinator(rooms, rooms.address_of, rooms.ensure_offsets_topic)),
+        Api(10, "FindCoordinator", 0, 6, FindCoordinator(rooms, rooms.address_of, rooms.ensure_internal_topic)),
         Api(11, "JoinGroup", 0, 9, JoinGroup(groups)),
         Api(12, "Heartbeat", 0, 4, Heartbeat(groups)),
         Api(13, "LeaveGroup", 0, 5, LeaveGroup(groups)),
@@ -123,8 +145,13 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(19, "CreateTopics", 2, 7, CreateTopics(controller, rooms.view, clock, config.broker_id, config.settings)),
         Api(20, "DeleteTopics", 1, 6, DeleteTopics(controller, rooms.view, clock)),
         Api(21, "DeleteRecords", 0, 2, DeleteRecords(host)),
-        Api(22, "InitProducerId", 0, 5, InitProducerId(ProducerIds(controller.allocate_producer_ids))),
+        Api(22, "InitProducerId", 0, 5, InitProducerId(rooms.producer_ids, transactions)),
         Api(23, "OffsetForLeaderEpoch", 2, 4, OffsetForLeaderEpoch(host)),
+        Api(24, "AddPartitionsToTxn", 0, 5, AddPartitionsToTxn(transactions, rooms)),
+        Api(25, "AddOffsetsToTxn", 0, 4, AddOffsetsToTxn(transactions, rooms, ensure_offsets_topic)),
+        Api(26, "EndTxn", 0, 5, EndTxn(transactions)),
+        Api(27, "WriteTxnMarkers", 1, 2, WriteTxnMarkers(rooms.markers)),
+        Api(28, "TxnOffsetCommit", 0, 5, TxnOffsetCommit(groups, rooms, host, entry)),
         Api(32, "DescribeConfigs", 1, 4, DescribeConfigs(rooms.view, config.broker_id, config.settings)),
         Api(33, "AlterConfigs", 0, 2, AlterConfigs(controller)),
         Api(35, "DescribeLogDirs", 1, 5, DescribeLogDirs(host, rooms.data, space)),
@@ -135,11 +162,16 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments()),
         Api(47, "OffsetDelete", 0, 0, OffsetDelete(groups, rooms)),
         Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, rooms.address_of)),
+        Api(68, "ConsumerGroupHeartbeat", 0, 1, ConsumerGroupHeartbeat(groups)),
+        Api(69, "ConsumerGroupDescribe", 0, 1, ConsumerGroupDescribe(groups, rooms)),
+        Api(61, "DescribeProducers", 0, 0, DescribeProducers(host)),
+        Api(65, "DescribeTransactions", 0, 0, DescribeTransactions(transactions)),
+        Api(66, "ListTransactions", 0, 2, ListTransactions(transactions, clock)),
         Api(74, "ListConfigResources", 0, 1, ListConfigResources(rooms.view)),
         Api(75, "DescribeTopicPartitions", 0, 0, DescribeTopicPartitions(rooms.view)),
     ]
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
-    versions = ApiVersions(sorted([*served, (API_VERSIONS, 0, 4)]))
+    versions = ApiVersions(sorted([*served, (API_VERSIONS, 0, 4)]), FEATURES)
     table = {api.key: api for api in apis}
     table[API_VERSIONS] = Api(API_VERSIONS, "ApiVersions", 0, 4, versions, unknown_version=versions.refuse_version)
     return table

@@ -31,6 +31,16 @@ _OWN: tuple[Setting, ...] = (
     _own("connections.max.idle.ms", _T.LONG, 600_000, "how long a silent connection is kept", low=1),
     _own("default.replication.factor", _T.INT, 1, "replicas of topics that do not say how many", low=1, high=32_767),
     _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest answer to one Fetch", low=1024),
+    _own("group.consumer.assignors", _T.LIST, ("uniform", "range"),
+         "who makes the plans of consumer groups; the first one where members name none", choices=("uniform", "range")),
+    _own("group.consumer.heartbeat.interval.ms", _T.INT, 5_000,
+         "how often members of consumer groups send heartbeats", low=1),
+    _own("group.consumer.max.size", _T.INT, INT_MAX, "members that a consumer group may have", low=1),
+    _own("group.consumer.migration.policy", _T.STRING, "bidirectional",
+         "whether a group with members may change from the classic to the consumer protocol, and back",
+         choices=("bidirectional", "upgrade", "downgrade", "disabled")),
+    _own("group.consumer.session.timeout.ms", _T.INT, 45_000,
+         "how long a member of a consumer group may be silent", low=1),
     _own("group.initial.rebalance.delay.ms", _T.INT, 100,
          "how long the first member of a group waits for others; Kafka's 3 s make every first consumer wait, "
          "100 ms are enough for members that are started together", low=0),
@@ -57,6 +67,14 @@ _OWN: tuple[Setting, ...] = (
     _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long a silent producer's sequence is remembered",
          low=1),
     _own("socket.request.max.bytes", _T.INT, 104_857_600, "the largest request", low=1),
+    _own("transaction.max.timeout.ms", _T.INT, 900_000, "the longest time a transaction may be open", low=1),
+    _own("transaction.remove.expired.transaction.cleanup.interval.ms", _T.INT, 3_600_000,
+         "how often transactional ids that nobody uses are looked for", low=1),
+    _own("transaction.state.log.num.partitions", _T.INT, 16,
+         "partitions of the topic of transactions, fixed when it is made; see offsets.topic.num.partitions", low=1),
+    _own("transaction.state.log.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
+    _own("transactional.id.expiration.ms", _T.INT, 604_800_000, "how long an unused transactional id is remembered",
+         low=1),
 )  # fmt: skip
 
 
@@ -96,7 +114,6 @@ ELSEWHERE: Mapping[str, str] = {
     "super.users": _ABSENT.format("access control"),
     "quota.": _ABSENT.format("quotas"),
     "client.quota.": _ABSENT.format("quotas"),
-    "transaction.": _ABSENT.format("transactions"),
     "group.share.": _ABSENT.format("share groups"),
     "share.": _ABSENT.format("share groups"),
     "replica.": _ABSENT.format("replication"),
@@ -115,6 +132,11 @@ class BrokerConfig:
     connections_max_idle_ms: int = 600_000
     default_replication_factor: int = 1
     fetch_max_bytes: int = 57_671_680
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = INT_MAX
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_session_timeout_ms: int = 45_000
     group_initial_rebalance_delay_ms: int = 100
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = INT_MAX
@@ -132,6 +154,11 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     socket_request_max_bytes: int = 104_857_600
+    transaction_max_timeout_ms: int = 900_000
+    transaction_expiry_interval_ms: int = 3_600_000
+    transaction_topic_partitions: int = 16
+    transaction_topic_segment_bytes: int = 104_857_600
+    transactional_id_expiration_ms: int = 604_800_000
     settings: Mapping[str, str] = field(default_factory=dict)  # what the file says, by Kafka's names
 
 
@@ -141,6 +168,9 @@ _FIELDS: Mapping[str, str] = {
     "headrace.flush.interval.ms": "flush_interval_ms",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "transaction_expiry_interval_ms",
+    "transaction.state.log.num.partitions": "transaction_topic_partitions",
+    "transaction.state.log.segment.bytes": "transaction_topic_segment_bytes",
 } | {
     setting.name: setting.name.replace(".", "_")
     for setting in _OWN

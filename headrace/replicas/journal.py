@@ -8,7 +8,6 @@ read back, and it is for the reader to keep the two together.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,12 +17,11 @@ from headrace.model.transaction_end import TransactionEnd
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.batches import TRANSACTIONAL, BatchHeader, walk
+from headrace.wire.end_markers import read_marker
 from headrace.wire.records import Record, decode, encode_batch
 from headrace.world.clock import Clock
 
 _READ_BYTES = 1 << 20
-_MARKER_KEY = struct.Struct(">hh")  # version, type
-_ABORT, _COMMIT = 0, 1
 
 
 class TopicJournal:
@@ -76,16 +74,14 @@ class TopicJournal:
 
 def _entries(data: bytes, at: int, header: BatchHeader) -> Iterator[JournalEntry]:
     """What one batch has to tell; nothing, if compaction has emptied it."""
-    transactional = bool(header.attributes & TRANSACTIONAL)
+    if header.is_control:
+        end = read_marker(data, at)
+        if end is not None:
+            yield JournalEntry(header.base_offset, None, None, header.max_timestamp, header.producer_id, end.commit)
+        return
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     for record in decode(data, at):
-        if record.key is None:
-            continue
-        if header.is_control:
-            _, kind = _MARKER_KEY.unpack_from(record.key)
-            if kind in (_ABORT, _COMMIT):
-                yield JournalEntry(record.offset, None, None, record.timestamp, header.producer_id, kind == _COMMIT)
-        else:
-            producer_id = header.producer_id if transactional else NO_PRODUCER_ID
+        if record.key is not None:
             yield JournalEntry(record.offset, record.key, record.value, record.timestamp, producer_id)
 
 

@@ -55,6 +55,7 @@ class Partition:
         self.log.epochs.assign(epoch, self.log.end_offset)
         self.leader_epoch = epoch
         self.leads = True
+        self.log.producers.settle(self._high_watermark)
         self._raise_high_watermark()
 
     def resign(self, error: KafkaError) -> None:
@@ -100,8 +101,9 @@ class Partition:
         """Write produced batches; they are visible once committed."""
         if not self.leads:
             raise KafkaError(ErrorCode.not_leader_or_follower)
-        more = {"transactional": True} if transactional else {}
-        appended = self.log.append(records, self.leader_epoch, now_ms=self._clock.now_ms(), internal=internal, **more)
+        appended = self.log.append(
+            records, self.leader_epoch, now_ms=self._clock.now_ms(), internal=internal, transactional=transactional
+        )
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1
             self.bytes_in += len(records)
@@ -176,6 +178,7 @@ class Partition:
             return
         assert self.log.start_offset <= offset <= self.log.end_offset, "high watermark outside the log"
         self._high_watermark = offset
+        self.log.producers.settle(offset)
         self._commits.advance(offset)
         if self.log.config.fsync:
             self._wake_fetchers()

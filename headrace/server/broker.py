@@ -13,26 +13,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.api.producer_ids import ProducerIds
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.membership import found_cluster, register_broker
-from headrace.cluster.topic_changes import NewTopic, TopicDefaults
+from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.transactions.coordinator import TransactionCoordinator
+from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.log.folder import DataFolder
 from headrace.log.logs import Logs
 from headrace.model.broker_config import BrokerConfig
-from headrace.model.image import GROUP_OFFSETS_TOPIC, ClusterImage, TopicImage
+from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
 from headrace.server.dispatch import Dispatcher
+from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import Listener
 from headrace.server.loop_lag import LoopLag
+from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.requests_seen import RequestsSeen
-from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.world import World
 
 if TYPE_CHECKING:
@@ -63,7 +67,6 @@ class Broker:
         self.metrics_port: int | None = None
         self._close_metrics: Callable[[], None] | None = None
         self._running: asyncio.Task[None] | None = None
-        self._opening_offsets: asyncio.Future[TopicImage] | None = None
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -117,7 +120,8 @@ class Broker:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for part in (self._controller, self._logs, self._groups, self._listener, self._lag):
+            parts = (self._controller, self._logs, self._groups, self._transactions, self._listener, self._lag)
+            for part in parts:
                 group.create_task(part.run())
 
     # --- building ---------------------------------------------------------------------------------------------------
@@ -148,6 +152,11 @@ class Broker:
         self._host = ReplicaHost(config.broker_id, self._logs, clock, config.settings)
         journal = TopicJournal(self._host, clock, disk.off_loop)
         self._groups = GroupCoordinator(journal, clock, world.entropy, self, _group_settings(config))
+        markers = MarkerDelivery(self._host, self._groups, clock)
+        producer_ids = ProducerIds(self._controller.allocate_producer_ids)
+        self._transactions = TransactionCoordinator(
+            journal, clock, self, _transaction_settings(config), markers, producer_ids.next
+        )
         self._host.on_leadership(self._on_leadership)
         self._lag = LoopLag(clock)
         self._seen = RequestsSeen()
@@ -159,8 +168,11 @@ class Broker:
             view=self._view,
             controller=self._controller,
             groups=self._groups,
+            transactions=self._transactions,
+            markers=markers,
+            producer_ids=producer_ids,
             advertise=self._advertise,
-            ensure_offsets_topic=self.ensure_offsets_topic,
+            ensure_internal_topic=InternalTopics(self._controller, self.image, config).ensure,
         )
         self._table = build_table(rooms)
         self._dispatcher = Dispatcher(self._table, self._seen, clock)
@@ -178,24 +190,8 @@ class Broker:
     def _on_leadership(self, topic: str, partition: int, leads: bool, epoch: int) -> None:
         if topic == GROUP_OFFSETS_TOPIC:
             self._groups.on_leadership(partition, leads, epoch)
-
-    async def ensure_offsets_topic(self) -> None:
-        """Make the topic in which groups keep their state, the first time that somebody asks for a coordinator."""
-        if GROUP_OFFSETS_TOPIC in self._view.image.topics:
-            return
-        if self._opening_offsets is None or self._opening_offsets.done():
-            settings = {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._config.offsets_topic_segment_bytes),
-            }
-            new = NewTopic(GROUP_OFFSETS_TOPIC, self._config.offsets_topic_partitions, -1, None, settings)
-            self._opening_offsets = self._controller.create_topic(new)
-        try:
-            await asyncio.shield(self._opening_offsets)
-        except KafkaError as error:
-            if error.code is not ErrorCode.topic_already_exists:
-                raise
+        elif topic == TRANSACTION_STATE_TOPIC:
+            self._transactions.on_leadership(partition, leads, epoch)
 
     def _open_metrics(self, host: str, port: int) -> None:
         from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
@@ -212,6 +208,14 @@ class Broker:
         self._close_metrics = server.close
 
 
+def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    return TransactionSettings(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        expiry_check_interval_ms=config.transaction_expiry_interval_ms,
+    )
+
+
 def _group_settings(config: BrokerConfig) -> GroupSettings:
     return replace(
         GroupSettings(),
@@ -219,6 +223,11 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         max_size=config.group_max_size,
+        consumer_assignors=config.group_consumer_assignors,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        migration_policy=config.group_consumer_migration_policy,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
         max_offset_metadata_bytes=config.offset_metadata_max_bytes,

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headrace.api.find_coordinator import FindCoordinator
+from headrace.model.image import TRANSACTION_STATE_TOPIC
 from headrace.wire.errors import ErrorCode, KafkaError
 from tests.unit.api.admin_room import ask
 from tests.unit.api.group_room import DELETE, DESCRIBE, LIST, GroupRoom, in_group_room
@@ -135,7 +136,7 @@ def test_only_empty_groups_are_deleted(version: int) -> None:
 
 
 def finder(cluster: Cluster, error: KafkaError | None = None) -> FindCoordinator:
-    async def ensure() -> None:
+    async def ensure(name: str) -> None:
         if error is not None:
             raise error
         cluster.make_offsets_topic()
@@ -172,6 +173,12 @@ def test_trouble_with_the_topic_makes_clients_ask_again(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_are_refused_at_once(version: int) -> None:
-    found = find(finder(Cluster({})), version, "my-transactional-id", key_type=1)
+def test_coordinator_of_a_transactional_id_leads_its_part_of_another_topic(version: int) -> None:
+    found = find(finder(Cluster({TRANSACTION_STATE_TOPIC: {}})), version, "my-transactional-id", key_type=1)
+    assert found == [(BROKER_ID, "broker.example", 9092, ErrorCode.none)]
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_share_groups_are_refused_at_once(version: int) -> None:
+    found = find(finder(Cluster({})), version, "my-share-group", key_type=2)
     assert found == [(-1, "", -1, ErrorCode.invalid_request)]

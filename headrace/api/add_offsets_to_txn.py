@@ -1,0 +1,49 @@
+"""AddOffsetsToTxn, v0 to v4: a transaction is going to commit offsets of a group.
+
+That is, to write to the partition of `__consumer_offsets` that holds the group. Clients of transaction.version 2 do not
+ask, for TxnOffsetCommit adds it (KIP-890). Below v2 a fenced producer is told INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.runtime import partition_for
+from headrace.coordinators.transactions.commands import AddPartitions
+from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
+from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+_KNOWS_FENCED = 2
+
+
+class AddOffsetsToTxn:
+    def __init__(
+        self,
+        transactions: TransactionCoordinator,
+        topics: Topics,
+        ensure_offsets_topic: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._transactions = transactions
+        self._topics = topics
+        self._ensure_offsets_topic = ensure_offsets_topic
+
+    def __call__(self, request: Request) -> Reply:
+        return self._add(request.body, request.version)
+
+    async def _add(self, body: Message, version: int) -> Message:
+        try:
+            await self._ensure_offsets_topic()
+            topic = self._topics.image().topics.get(GROUP_OFFSETS_TOPIC)
+            if topic is None:
+                raise KafkaError(ErrorCode.coordinator_not_available)
+            place = (GROUP_OFFSETS_TOPIC, partition_for(body.group_id, len(topic.partitions)))
+            command = AddPartitions(body.transactional_id, body.producer_id, body.producer_epoch, frozenset({place}))
+            code: ErrorCode = await self._transactions.submit(command)
+        except KafkaError as error:
+            code = error.code
+        if code is ErrorCode.producer_fenced and version < _KNOWS_FENCED:
+            code = ErrorCode.invalid_producer_epoch
+        return Message(error_code=code)

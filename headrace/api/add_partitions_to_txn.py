@@ -1,0 +1,114 @@
+"""AddPartitionsToTxn, v0 to v5: the partitions that a transaction is going to write to.
+
+Up to v3 a client adds partitions to its one transaction; clients of transaction.version 2 do not ask, for Produce adds
+them (KIP-890). From v4 on brokers ask on behalf of clients, for many transactions at once, and may only want to know
+whether a partition is in (`verify_only`). One partition that does not exist keeps all the others out
+(OPERATION_NOT_ATTEMPTED). Below v2 a fenced producer is told INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
+from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
+from headrace.model.transaction_end import BUMPING_VERSION
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+_MANY = 4
+_KNOWS_FENCED = 2
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One transaction of the request: its partitions, and what is known about them or still awaited."""
+
+    transactional_id: str
+    topics: list[Message]
+    codes: dict[tuple[str, int], ErrorCode]
+    pending: asyncio.Future[Any] | None = None
+
+
+class AddPartitionsToTxn:
+    def __init__(self, transactions: TransactionCoordinator, topics: Topics) -> None:
+        self._transactions = transactions
+        self._topics = topics
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        if request.version < _MANY:
+            name = body.v3_and_below_transactional_id
+            producer_id, epoch = body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
+            asked = [self._ask(name, producer_id, epoch, body.v3_and_below_topics, verify=False, version=0)]
+        else:
+            asked = [
+                self._ask(
+                    part.transactional_id,
+                    part.producer_id,
+                    part.producer_epoch,
+                    part.topics,
+                    verify=part.verify_only,
+                    version=BUMPING_VERSION,
+                )
+                for part in body.transactions
+            ]
+        return _answer(asked, request.version)
+
+    def _ask(
+        self, name: str, producer_id: int, epoch: int, topics: list[Message], *, verify: bool, version: int
+    ) -> _Asked:
+        image = self._topics.image()
+        places = [(topic.name, index) for topic in topics for index in topic.partitions]
+        unknown = {place for place in places if image.partition(*place) is None}
+        if unknown and not verify:
+            codes = {
+                place: ErrorCode.unknown_topic_or_partition if place in unknown else ErrorCode.operation_not_attempted
+                for place in places
+            }
+            return _Asked(name, topics, codes)
+        asked = _Asked(name, topics, dict.fromkeys(places, ErrorCode.none))
+        if verify:
+            asked.pending = self._transactions.submit(VerifyPartitions(name, producer_id, epoch, tuple(places)))
+        else:
+            asked.pending = self._transactions.submit(
+                AddPartitions(name, producer_id, epoch, frozenset(places), version)
+            )
+        return asked
+
+
+async def _answer(asked: list[_Asked], version: int) -> Message:
+    results = []
+    for part in asked:
+        if part.pending is not None:
+            try:
+                reply = await part.pending
+                codes = reply if isinstance(reply, list) else [reply] * len(part.codes)
+            except KafkaError as error:
+                codes = [error.code] * len(part.codes)
+            part.codes = dict(zip(part.codes, codes, strict=True))
+        results.append(Message(transactional_id=part.transactional_id, topic_results=_topics(part, version)))
+    if version >= _MANY:
+        return Message(results_by_transaction=results)
+    return Message(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _topics(part: _Asked, version: int) -> list[Message]:
+    return [
+        Message(
+            name=topic.name,
+            results_by_partition=[
+                Message(partition_index=index, partition_error_code=_word(version, part.codes[topic.name, index]))
+                for index in topic.partitions
+            ],
+        )
+        for topic in part.topics
+    ]
+
+
+def _word(version: int, code: ErrorCode) -> ErrorCode:
+    old = code is ErrorCode.producer_fenced and version < _KNOWS_FENCED
+    return ErrorCode.invalid_producer_epoch if old else code

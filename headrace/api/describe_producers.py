@@ -1,0 +1,43 @@
+"""DescribeProducers, v0: who writes to a partition, and where its open transaction began (KIP-664).
+
+With it a transaction that hangs is found: one that a partition holds open and no coordinator knows of.
+"""
+
+from __future__ import annotations
+
+from headrace.api.contract import Request
+from headrace.replicas.host import ReplicaHost
+from headrace.wire.errors import KafkaError
+from headrace.wire.messages import Message
+
+
+class DescribeProducers:
+    def __init__(self, host: ReplicaHost) -> None:
+        self._host = host
+
+    def __call__(self, request: Request) -> Message:
+        return Message(
+            topics=[
+                Message(name=topic.name, partitions=[self._one(topic.name, index) for index in topic.partition_indexes])
+                for topic in request.body.topics
+            ]
+        )
+
+    def _one(self, topic: str, index: int) -> Message:
+        try:
+            partition = self._host.find(topic, index)
+            partition.check_leader(-1)
+        except KafkaError as error:
+            return Message(partition_index=index, error_code=error.code, error_message=error.message or None)
+        producers = [
+            Message(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.used_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.open_since,
+            )
+            for producer in partition.log.producers_described()
+        ]
+        return Message(partition_index=index, active_producers=producers)

@@ -1,0 +1,52 @@
+"""ListTransactions, v0 to v2: the transactional ids that this broker coordinates (KIP-664).
+
+Filters by state and producer id; v1 brings a shortest duration of open transactions (KIP-994), v2 a pattern that the
+whole id must match (KIP-1152); one that cannot be understood is INVALID_REGULAR_EXPRESSION.
+"""
+
+from __future__ import annotations
+
+from headrace.api.contract import Reply, Request
+from headrace.coordinators.groups.topic_patterns import UnfitPattern, compile_pattern
+from headrace.coordinators.transactions.coordinator import TransactionCoordinator
+from headrace.coordinators.transactions.transaction import NO_TIME, State, Transaction
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+_STATES = {state.value for state in State}
+
+
+class ListTransactions:
+    def __init__(self, transactions: TransactionCoordinator, clock: Clock) -> None:
+        self._transactions = transactions
+        self._clock = clock
+
+    def __call__(self, request: Request) -> Reply:
+        return self._list(request.body)
+
+    async def _list(self, body: Message) -> Message:
+        try:
+            pattern = compile_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+        except UnfitPattern:
+            return Message(error_code=ErrorCode.invalid_regular_expression)
+        try:
+            listed = await self._transactions.list_transactions()
+        except KafkaError as error:
+            return Message(error_code=error.code)
+        wanted = set(body.state_filters)
+        states = [
+            Message(transactional_id=name, producer_id=found.producer_id, transaction_state=found.state.value)
+            for name, found in listed
+            if self._fits(found, body) and (pattern is None or pattern.fullmatch(name))
+        ]
+        return Message(transaction_states=states, unknown_state_filters=sorted(wanted - _STATES))
+
+    def _fits(self, transaction: Transaction, body: Message) -> bool:
+        if body.state_filters and transaction.state.value not in body.state_filters:
+            return False
+        if body.producer_id_filters and transaction.producer_id not in body.producer_id_filters:
+            return False
+        if body.duration_filter < 0:
+            return True
+        return transaction.start_ms != NO_TIME and self._clock.now_ms() - transaction.start_ms > body.duration_filter

@@ -1,0 +1,115 @@
+"""TxnOffsetCommit, v0 to v5: offsets of a group that count when a producer's transaction is committed (KIP-98).
+
+From v3 on the producer says for which member of the group it speaks, and one that lost its partitions is refused
+(KIP-447). The group's partition of `__consumer_offsets` must be in the transaction: from v5 on it is added here
+(KIP-890), before it is verified. Offsets of an open transaction are not seen by OffsetFetch, which answers
+UNSTABLE_OFFSET_COMMIT to who asks for stable ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.api.contract import Reply, Request
+from headrace.api.transaction_entry import Admission, Claim, TransactionEntry
+from headrace.coordinators.groups.commands import CommitInTransaction, OffsetToCommit
+from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.groups.offsets import Topics
+from headrace.coordinators.runtime import partition_for
+from headrace.model.image import GROUP_OFFSETS_TOPIC, ClusterImage
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.partition import Partition
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+_ADDS_PARTITION = 5
+_KNOWS_ABORTABLE = 4
+
+
+class TxnOffsetCommit:
+    def __init__(self, groups: GroupCoordinator, topics: Topics, host: ReplicaHost, entry: TransactionEntry) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._host = host
+        self._entry = entry
+
+    def __call__(self, request: Request) -> Reply:
+        body, image = request.body, self._topics.image()
+        offsets, waiting = list[OffsetToCommit](), list[Message]()
+        response = Message(topics=[_topic(asked, image, offsets, waiting) for asked in body.topics])
+        if not offsets:
+            return response
+        command = CommitInTransaction(
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id,
+            body.producer_id,
+            body.producer_epoch,
+            tuple(offsets),
+        )
+        return self._commit(request, command, response, waiting)
+
+    async def _commit(
+        self, request: Request, command: CommitInTransaction, response: Message, waiting: list[Message]
+    ) -> Message:
+        try:
+            await self._enter(request, self._journal_of(command.group_id))
+            codes: list[ErrorCode] = await self._groups.submit(command)
+        except KafkaError as error:
+            codes = [_word(request.version, error.code)] * len(waiting)
+        for answer, code in zip(waiting, codes, strict=True):
+            answer.error_code = code
+        return response
+
+    def _journal_of(self, group_id: str) -> Partition:
+        """Where the group's offsets are written."""
+        topic = self._topics.image().topics.get(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            raise KafkaError(ErrorCode.coordinator_not_available, "no group has a coordinator yet")
+        try:
+            return self._host.find(GROUP_OFFSETS_TOPIC, partition_for(group_id, len(topic.partitions)))
+        except KafkaError:
+            raise KafkaError(ErrorCode.not_coordinator, f"this broker does not coordinate {group_id!r}") from None
+
+    async def _enter(self, request: Request, journal: Partition) -> None:
+        body = request.body
+        adds = request.version >= _ADDS_PARTITION
+        claim, admission = Claim(body.transactional_id, body.producer_id, body.producer_epoch, adds), Admission()
+        entered: asyncio.Future[None] | None = self._entry.enter(claim, [journal], admission)
+        if entered is not None:
+            await entered
+        problem = admission.problem(journal)
+        if problem is not None:
+            raise KafkaError(problem)
+
+
+def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], waiting: list[Message]) -> Message:
+    """The topic's part of the answer; what is to be committed is added to `offsets`, who waits for it to `waiting`."""
+    known, partitions = image.topics.get(asked.name), []
+    for part in asked.partitions:
+        answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
+        partitions.append(answer)
+        if known is not None:
+            waiting.append(answer)
+            offsets.append(
+                OffsetToCommit(
+                    topic=known.name,
+                    topic_id=known.id,
+                    partition=part.partition_index,
+                    offset=part.committed_offset,
+                    leader_epoch=part.committed_leader_epoch,
+                    metadata=part.committed_metadata or "",
+                )
+            )
+    return Message(name=asked.name, partitions=partitions)
+
+
+def _word(version: int, code: ErrorCode) -> ErrorCode:
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and version < _KNOWS_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    if code is ErrorCode.concurrent_transactions and version < _ADDS_PARTITION:
+        return ErrorCode.coordinator_load_in_progress  # which every client takes as a reason to try again
+    return code

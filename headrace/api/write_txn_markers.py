@@ -1,0 +1,63 @@
+"""WriteTxnMarkers, v1 and v2: the end of transactions in partitions that this broker leads.
+
+Sent by the coordinators of other brokers, and by an administrator who ends a transaction that hangs. From v2 on it says
+whether the marker's epoch is above that of the records, which is then insisted on (KIP-1228).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from headrace.api.contract import Reply, Request
+from headrace.model.transaction_end import TransactionEnd
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+
+class MarkerDesk(Protocol):
+    def write_one(self, topic: str, partition: int, end: TransactionEnd) -> asyncio.Future[None] | None:
+        """None when the marker is committed, or a future of that. Raises KafkaError."""
+        ...
+
+
+class WriteTxnMarkers:
+    def __init__(self, desk: MarkerDesk) -> None:
+        self._desk = desk
+
+    def __call__(self, request: Request) -> Reply:
+        waiting: list[tuple[Message, asyncio.Future[None]]] = []
+        response = Message(markers=[self._marker(marker, waiting) for marker in request.body.markers])
+        return response if not waiting else _when_committed(response, waiting)
+
+    def _marker(self, marker: Message, waiting: list[tuple[Message, asyncio.Future[None]]]) -> Message:
+        end = TransactionEnd(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            marker.transaction_version,
+        )
+        topics = []
+        for topic in marker.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                answer = Message(partition_index=index, error_code=ErrorCode.none)
+                partitions.append(answer)
+                try:
+                    written = self._desk.write_one(topic.name, index, end)
+                    if written is not None:
+                        waiting.append((answer, written))
+                except KafkaError as error:
+                    answer.error_code = error.code
+            topics.append(Message(name=topic.name, partitions=partitions))
+        return Message(producer_id=marker.producer_id, topics=topics)
+
+
+async def _when_committed(response: Message, waiting: list[tuple[Message, asyncio.Future[None]]]) -> Message:
+    for answer, written in waiting:
+        try:
+            await written
+        except KafkaError as error:
+            answer.error_code = error.code
+    return response

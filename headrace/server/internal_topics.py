@@ -1,0 +1,44 @@
+"""The topics in which coordinators keep their state: made the first time that somebody asks for a coordinator.
+
+Called by handlers, through the broker that builds them. What holds: whoever comes while a topic is being made waits for
+the same making.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.cluster.controller import Controller
+from headrace.cluster.topic_changes import NewTopic
+from headrace.model.broker_config import BrokerConfig
+from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage, TopicImage
+from headrace.wire.errors import ErrorCode, KafkaError
+
+
+class InternalTopics:
+    def __init__(self, controller: Controller, image: Callable[[], ClusterImage], config: BrokerConfig) -> None:
+        self._controller = controller
+        self._image = image
+        self._sizes = {
+            GROUP_OFFSETS_TOPIC: (config.offsets_topic_partitions, config.offsets_topic_segment_bytes),
+            TRANSACTION_STATE_TOPIC: (config.transaction_topic_partitions, config.transaction_topic_segment_bytes),
+        }
+        self._opening: dict[str, asyncio.Future[TopicImage]] = {}
+
+    async def ensure(self, name: str) -> None:
+        if name in self._image().topics:
+            return
+        opening = self._opening.get(name)
+        if opening is None or opening.done():
+            opening = self._opening[name] = self._controller.create_topic(self._new(name))
+        try:
+            await asyncio.shield(opening)
+        except KafkaError as error:
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+
+    def _new(self, name: str) -> NewTopic:
+        partitions, segment_bytes = self._sizes[name]
+        settings = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        return NewTopic(name, partitions, -1, None, settings)
