@@ -11,17 +11,22 @@ from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, NO_TIMESTAMP, TRANSA
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed
 
 
-def check_client_batch(records: memoryview, at: int, header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
-    """Raises KafkaError with the code that a Kafka broker would give."""
+def check_client_batch(
+    records: memoryview, at: int, header: BatchHeader, config: TopicConfig, now_ms: int, *, transactional: bool = False
+) -> None:
+    """Raises KafkaError with the code that a Kafka broker would give. Only in a `transactional` request may there be
+    transactional batches: without a coordinator that knows of them they would stay open for ever."""
     if header.size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.message_too_large,
             f"a record batch of {header.size} bytes, but max.message.bytes is {config.max_message_bytes}",
         )
     attributes = header.attributes
-    if attributes & (CONTROL | TRANSACTIONAL):
-        what = "control" if attributes & CONTROL else "transactional"
-        raise KafkaError(ErrorCode.invalid_record, f"a producer may not send a {what} batch here")
+    if attributes & CONTROL:
+        raise KafkaError(ErrorCode.invalid_record, "a producer may not send a control batch")
+    if attributes & TRANSACTIONAL and (not transactional or header.producer_id < 0):
+        what = "without a producer id" if transactional else "in a request without a transactional id"
+        raise KafkaError(ErrorCode.invalid_record, f"a transactional batch {what}")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise KafkaError(ErrorCode.invalid_record, f"producer {header.producer_id} sent no epoch or no sequence")
     if not config.log_append_time:

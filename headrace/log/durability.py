@@ -17,8 +17,8 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.log import aborted_txns, identity, recovery
 from headrace.log import checkpoint as checkpoints
-from headrace.log import identity, recovery
 from headrace.log.doomed import DoomedFiles
 from headrace.log.reading import segment_at
 from headrace.log.segment import Segment, Shelf, segment_path
@@ -42,10 +42,12 @@ class DurableLog:
         self.synced_offset = loaded.end_offset if loaded.clean else loaded.checkpoint.recovery_point
         self.epochs = loaded.epochs
         self.producers = loaded.producers
+        self.aborted_txns = loaded.aborted_txns
         self.offline: OSError | None = loaded.damage
         self.doomed = DoomedFiles(shelf.disk)
         self.scanned_bytes = loaded.scanned_bytes
         self.closed_cleanly = False
+        self.next_trim_ms = 0  # before that nothing can have become too old
         self.cuts = 0  # truncations since the log was opened
         self._shelf = shelf
         self._unsynced = unsynced
@@ -54,7 +56,7 @@ class DurableLog:
         self._bytes_since_checkpoint = 0
         self._names_unsynced = not loaded.clean
         self._folder_unsynced = loaded.checkpoint.generation == 0
-        self._changed = not loaded.clean
+        self._changed = loaded.scanned_bytes > 0  # since a checkpoint that says so
         self._now_ms = now_ms
         self._lock = threading.RLock()
         self._sync_lock = threading.RLock()
@@ -69,6 +71,7 @@ class DurableLog:
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
+        self.next_trim_ms = 0
 
     # -- rolling ------------------------------------------------------------------------------------------------------
 
@@ -121,6 +124,7 @@ class DurableLog:
                 behind = [segment for segment in self.segments if segment.index_stale and segment is not active]
                 first = segment_at(self.segments, max(self.synced_offset, self.start_offset))
                 open_segments = self.segments[first:]
+                aborted = self._unsaved_aborted()
                 checkpoint = checkpoint or self._bytes_since_checkpoint >= _CHECKPOINT_BYTES
                 if checkpoint:
                     self._bytes_since_checkpoint = 0
@@ -128,6 +132,7 @@ class DurableLog:
                     index = active.encode_index() if active.index_stale else None
             self._sync_data(open_segments)
             try:
+                self._save_aborted(aborted)
                 self._sync_names()
             except OSError as error:
                 if error.errno not in _NO_ROOM:
@@ -167,11 +172,20 @@ class DurableLog:
                 self.offline = error
                 raise
 
+    def _unsaved_aborted(self) -> list[aborted_txns.Unsaved]:
+        """Called with the lock held."""
+        txns = self.aborted_txns
+        return txns.unsaved([segment.base_offset for segment in self.segments]) if len(txns) > txns.saved else []
+
+    def _save_aborted(self, unsaved: list[aborted_txns.Unsaved]) -> None:
+        if unsaved:
+            aborted_txns.save(self._shelf.disk, self.directory, unsaved)
+            self.aborted_txns.saved += sum(piece.length for piece in unsaved)
+            self._names_unsynced = True
+
     def _sync_names(self) -> None:
-        """Make names durable, and with the first records of a partition its folder and its identity."""
-        if self.epochs.changed:
-            self.epochs.save(self._shelf.disk, self.directory)
-        if not self._names_unsynced:
+        """Make names and epochs durable, and with the first records of a partition its folder and its identity."""
+        if not self._names_unsynced and not self.epochs.changed:
             return
         self._names_unsynced = False
         try:
@@ -180,9 +194,12 @@ class DurableLog:
                 identity.sync(self._shelf.disk, self.directory)
                 self._shelf.disk.sync_dir(self.directory.parent)
                 self._folder_unsynced = False
-            self._shelf.disk.sync_dir(self.directory)
+            if self.epochs.changed:
+                self.epochs.save(self._shelf.disk, self.directory)  # syncs the folder as well
+            else:
+                self._shelf.disk.sync_dir(self.directory)
         except OSError:
-            self._names_unsynced = True
+            self._names_unsynced = self.epochs.changed = True
             raise
 
     def close(self, *, clean: bool = True) -> None:

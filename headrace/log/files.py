@@ -31,11 +31,11 @@ class FilePool:
 
     def make_room(self) -> None:
         """Called with the lock held, before one more is opened. Pinned files stay, even if that is too many."""
-        for pooled in list(self.opened) if len(self.opened) >= self._capacity else ():
-            if len(self.opened) < self._capacity:
+        while len(self.opened) >= self._capacity:
+            unused = next((pooled for pooled in self.opened if not pooled.pins), None)
+            if unused is None:
                 return
-            if not pooled.pins:
-                self.opened.pop(pooled).close()
+            self.opened.pop(unused).close()
 
     def close(self) -> None:
         with self.lock:
@@ -44,12 +44,13 @@ class FilePool:
 
 
 class PooledFile:
-    __slots__ = ("_pool", "path", "pins")
+    __slots__ = ("_pool", "absent", "path", "pins")
 
     def __init__(self, pool: FilePool, path: Path) -> None:
         self._pool = pool
         self.path = path
         self.pins = 0
+        self.absent = False  # it is made when it is first used: most partitions of a new topic stay empty for a while
 
     def __enter__(self) -> File:
         pool = self._pool
@@ -57,7 +58,8 @@ class PooledFile:
             file = pool.opened.get(self)
             if file is None:
                 pool.make_room()
-                file = pool.opened[self] = pool.disk.open(self.path)
+                file = pool.opened[self] = pool.disk.open(self.path, create=self.absent)
+                self.absent = False
             else:
                 pool.opened.move_to_end(self)
             self.pins += 1
@@ -80,6 +82,8 @@ class PooledFile:
 
     def rename(self, target: Path) -> None:
         """Readers that hold this object go on reading the same bytes."""
+        with self:  # so that there is a file
+            pass
         with self._pool.lock:
             self._pool.disk.rename(self.path, target)
             self.path = target

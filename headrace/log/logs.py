@@ -13,9 +13,9 @@ import itertools
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.log import checkpoint as checkpoints
 from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
 from headrace.log.durability import DurableLog
@@ -24,6 +24,7 @@ from headrace.log.folder import mark_clean
 from headrace.log.group_commit import GroupCommit
 from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
+from headrace.log.producer_state import EXPIRY_MS
 from headrace.log.segment import Shelf
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import KafkaError, Malformed
@@ -32,19 +33,28 @@ from headrace.world.disk import Disk
 
 _log = logging.getLogger(__name__)
 
-FLUSH_S = 1.0
 CHECKPOINT_S = 10.0
 _AT_ONCE = 64  # logs that one step of background work looks at before the event loop has its turn
 _OPENED_AT_ONCE = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How often the background looks after the logs, and how long producers are remembered."""
+
+    flush_ms: int = 1000
+    retention_check_ms: int = 5000
+    cleaner_backoff_ms: int = 5000
+    producer_expiry_ms: int = EXPIRY_MS
+
+
 class Logs:
-    def __init__(self, disk: Disk, clock: Clock, folder: Path, *, retention_check_s: float = 5.0) -> None:
+    def __init__(self, disk: Disk, clock: Clock, folder: Path, upkeep: Upkeep = Upkeep()) -> None:
         self.folder = folder
         self._disk = disk
         self._clock = clock
-        self._retention_check_s = retention_check_s
-        self._shelf = Shelf(disk, FilePool(disk), IndexShelf())
+        self._upkeep = upkeep
+        self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._unsynced: set[DurableLog] = set()
         self._commits = GroupCommit(disk)
@@ -104,7 +114,7 @@ class Logs:
         loaded = recovery.load(self._shelf, directory, config.index_interval_bytes, now_ms)
         log = PartitionLog(self._shelf, loaded, config, self._unsynced, now_ms)
         log.finish_truncation()
-        if not loaded.clean and log.offline is None:
+        if loaded.scanned_bytes and log.offline is None:
             if config.fsync:
                 log.sync()  # what a client may read on such a topic must be on disk
             else:
@@ -125,7 +135,6 @@ class Logs:
         if not self._disk.exists(directory):
             self._disk.make_dirs(directory)
             identity.save(self._disk, directory, topic_id)
-            checkpoints.hint(self._disk, directory, checkpoints.Checkpoint())
         log = self._logs[topic, partition] = self._open_log(directory, config, now_ms)
         return log
 
@@ -169,7 +178,7 @@ class Logs:
 
     async def _flush_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(FLUSH_S)
+            await self._clock.sleep(self._upkeep.flush_ms / 1000)
             await self.flush()
 
     async def flush(self) -> None:
@@ -178,8 +187,12 @@ class Logs:
         if checkpoint:
             self._checkpointed_s = self._clock.monotonic()
         waiting = list(self._unsynced)
-        for at in range(0, len(waiting), _AT_ONCE):
-            await self._disk.off_loop(self._sync_some, waiting[at : at + _AT_ONCE], checkpoint)
+        halves = [half for half in (waiting[0::2], waiting[1::2]) if half]  # leave threads for those who read
+        await asyncio.gather(*(self._flush(half, checkpoint) for half in halves))
+
+    async def _flush(self, logs: list[DurableLog], checkpoint: bool) -> None:
+        for at in range(0, len(logs), _AT_ONCE):
+            await self._disk.off_loop(self._sync_some, logs[at : at + _AT_ONCE], checkpoint)
 
     def _sync_some(self, logs: list[DurableLog], checkpoint: bool) -> None:
         for log in logs:
@@ -191,14 +204,15 @@ class Logs:
 
     async def _trim_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._retention_check_s)
+            await self._clock.sleep(self._upkeep.retention_check_ms / 1000)
             await self.trim()
 
     async def trim(self) -> None:
         """Roll and drop what is due in every log."""
-        logs = list(self._logs.values())
+        now_ms = self._clock.now_ms()
+        logs = [log for log in self._logs.values() if log.trimming_due(now_ms)]
         for at in range(0, len(logs), _AT_ONCE):
-            await self._disk.off_loop(self._trim_some, logs[at : at + _AT_ONCE], self._clock.now_ms())
+            await self._disk.off_loop(self._trim_some, logs[at : at + _AT_ONCE], now_ms)
 
     def _trim_some(self, logs: list[PartitionLog], now_ms: int) -> None:
         for log in logs:
@@ -211,7 +225,7 @@ class Logs:
 
     async def _compact_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._retention_check_s)
+            await self._clock.sleep(self._upkeep.cleaner_backoff_ms / 1000)
             await self.compact()
 
     async def compact(self) -> None:

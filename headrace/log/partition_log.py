@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from headrace.log import timestamps
 from headrace.log.admission import check_client_batch
+from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, Slice, Wanted, slice_of
 from headrace.log.segment import Segment
 from headrace.log.trimming import TrimmableLog
-from headrace.wire.batches import BatchHeader, crc_ok, split_produced, stamp, stamp_append_time, walk
+from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
+from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
 
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
@@ -33,11 +35,20 @@ class Appended:
 class PartitionLog(TrimmableLog):
     # -- append -------------------------------------------------------------------------------------------------------
 
-    def append(self, records: memoryview, leader_epoch: int, *, now_ms: int, internal: bool = False) -> Appended:
+    def append(
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        internal: bool = False,
+        transactional: bool = False,
+    ) -> Appended:
         """Take what a producer sent: check, stamp in place, one write.
 
         `records` is writable and holds one or more whole batches. `internal` is for the broker's own batches, which
-        need no checks meant for clients. Raises KafkaError, and then nothing has changed.
+        need no checks meant for clients. `transactional` says that the coordinator knows of this partition, so that a
+        marker will come. Raises KafkaError, and then nothing has changed.
         """
         if self.offline is not None:
             raise self._refusal()
@@ -47,7 +58,7 @@ class PartitionLog(TrimmableLog):
         before: BatchHeader | None = None
         for at, header in found:
             if not internal:
-                check_client_batch(records, at, header, config, now_ms)
+                check_client_batch(records, at, header, config, now_ms, transactional=transactional)
             if header.producer_id >= 0:
                 if before is not None and before.producer_id == header.producer_id:
                     self.producers.check_next(before, header)
@@ -78,6 +89,42 @@ class PartitionLog(TrimmableLog):
                 self.epochs.assign(leader_epoch, base_offset)
             return Appended(base_offset, offset - 1, append_time_ms, self.start_offset, False)
 
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        leader_epoch: int,
+        *,
+        strict: bool,
+        now_ms: int,
+    ) -> Appended:
+        """Write the end of a transaction. One that is here already is not written again, and counts as `duplicate`."""
+        if self.offline is not None:
+            raise self._refusal()
+        if not self.producers.check_end(producer_id, producer_epoch, coordinator_epoch, strict=strict):
+            last = self.end_offset - 1  # it is one of these
+            return Appended(last, last, -1, self.start_offset, True)
+        marker = EndMarker(commit, coordinator_epoch)
+        records = memoryview(encode_marker(marker, producer_id, producer_epoch, now_ms))
+        with self._lock:
+            offset = self.end_offset
+            stamp(records, 0, offset, read_header(records).length, leader_epoch)
+            segment = self._room_for(len(records), offset + 1, now_ms)
+            self._write(segment, records)
+            self.end_offset = offset + 1
+            segment.note(offset, offset + 1, len(records), now_ms)
+            self._note_end(read_header(records), marker, now_ms)
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, offset)
+            return Appended(offset, offset, -1, self.start_offset, False)
+
+    def _note_end(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
+        ended = self.producers.remember_end(header, marker, now_ms)
+        if ended is not None and not marker.commit:
+            self.aborted_txns.add(ended)
+
     def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> None:
         """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left."""
         if self.offline is not None:
@@ -101,10 +148,14 @@ class PartitionLog(TrimmableLog):
             segment = self._room_for(total, expected, now_ms)
             self._write(segment, records[:total])
             self.end_offset = expected
-            for _, header in found:
+            for at, header in found:
                 segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
                 self.epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id >= 0 and not header.is_control:
+                if header.is_control:
+                    marker = read_marker(records, at)
+                    if marker is not None:
+                        self._note_end(header, marker, now_ms)
+                elif header.producer_id >= 0:
                     self.producers.remember_stored(header, now_ms)
 
     def _room_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
@@ -141,6 +192,23 @@ class PartitionLog(TrimmableLog):
         self._bytes_since_checkpoint += len(records)
         self._changed = True
         self._unsynced.add(self)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return producer_id in self.producers.open and self.producers.producers[producer_id].epoch == epoch
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
+        self.producers.settle(high_watermark)
+        return self.producers.first_unstable()
+
+    def aborted(self, first_offset: int, upto_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that a reader of these offsets must skip."""
+        return self.aborted_txns.between(first_offset, upto_offset)
+
+    def producers_described(self) -> list[ProducerFacts]:
+        return self.producers.described()
 
     # -- read ---------------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,20 @@
-"""What a partition remembers of idempotent producers: epoch and the last five batches of each (KIP-98, KIP-360).
+"""What a partition remembers of producers: epoch, last five batches, open transaction (KIP-98, KIP-360, KIP-890).
 
 `check` comes before the write and changes nothing, `remember` comes after it. A retry finds its first append among the
 five, which is as many as a producer may have in flight. Leader, follower and recovery all come to the same state,
-since it follows from the batch headers alone. Who has written nothing for a day is forgotten; time here is when this
-broker took the batch, because a producer's own timestamps may be years old.
+since it follows from the batch headers and the markers. Who has written nothing for a day (a setting) is forgotten;
+time here is when this broker took the batch, because a producer's own timestamps may be years old.
+
+A transaction is open in a partition from its first batch there to its marker, and unstable until that is committed.
+`open` is in the order of first offsets. A marker whose epoch is above that of the records fences what is left of them.
 
 File `NNN.snapshot`, big-endian: the state after all batches before offset NNN.
 
-    header    magic "HRPS" (4), version 1 (2), zeros (2), producers (4)
-    producer  id (8), epoch (2), last use in ms (8), batches (2)
+    header    magic "HRPS" (4), version 2 (2), zeros (2), producers (4), ended transactions (4)
+    producer  id (8), epoch (2), last use in ms (8), coordinator epoch or -1 (4), first offset of its open transaction
+              or -1 (8), batches (2)
     batch     first sequence (4), last sequence (4), base offset (8), last offset (8), append time or -1 (8)
+    ended     first offset (8), offset of the marker (8); those whose marker was not known to be committed
     end       CRC32C of everything before (4)
 
 Validity: the CRC. Without a valid snapshot the state is made from batch headers; no snapshot is ever needed for truth.
@@ -23,18 +28,21 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.wire.batches import LOG_APPEND_TIME, BatchHeader
+from headrace.log.aborted_txns import EndedTxn
+from headrace.wire.batches import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from headrace.wire.end_markers import EndMarker
 from headrace.wire.errors import ErrorCode, KafkaError
 
 EXPIRY_MS = 24 * 3600 * 1000
 _REMEMBERED = 5
 _MAX_SEQUENCE = 0x7FFFFFFF
 
-_HEADER = struct.Struct(">4sHHI")
-_PRODUCER = struct.Struct(">qhqH")
+_HEADER = struct.Struct(">4sHHII")
+_PRODUCER = struct.Struct(">qhqiqH")
 _BATCH = struct.Struct(">iiqqq")
+_ENDED = struct.Struct(">qq")
 _MAGIC = b"HRPS"
-_VERSION = 1
+_VERSION = 2
 
 
 class Written(NamedTuple):
@@ -47,18 +55,33 @@ class Written(NamedTuple):
     append_time_ms: int
 
 
-class Producer:
-    __slots__ = ("batches", "epoch", "used_ms")
+class ProducerFacts(NamedTuple):
+    """What DescribeProducers tells."""
 
-    def __init__(self, epoch: int, used_ms: int) -> None:
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    used_ms: int
+    coordinator_epoch: int
+    open_since: int
+    """The first offset of the open transaction, or -1."""
+
+
+class Producer:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "used_ms")
+
+    def __init__(self, epoch: int, used_ms: int, coordinator_epoch: int = -1) -> None:
         self.epoch = epoch
         self.used_ms = used_ms
+        self.coordinator_epoch = coordinator_epoch  # of the last marker
         self.batches: deque[Written] = deque(maxlen=_REMEMBERED)
 
 
 class ProducerStates:
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        self.open: dict[int, int] = {}  # by producer id, the first offset of its transaction
+        self.ended: list[tuple[int, int]] = []  # (first offset, marker), until the marker is known to be committed
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -74,7 +97,11 @@ class ProducerStates:
                 f"producer {header.producer_id} writes with epoch {header.producer_epoch}, it has been fenced by epoch "
                 f"{producer.epoch}",
             )
+        if header.producer_id in self.open and not header.attributes & TRANSACTIONAL:
+            raise _outside_its_transaction(header)
         first = header.base_sequence
+        if first < 0:
+            return None  # the broker's own, in the name of a producer
         if header.producer_epoch > producer.epoch:
             if first != 0:
                 raise _out_of_order(header, 0)
@@ -94,6 +121,33 @@ class ProducerStates:
         """A second batch of one producer in the same write."""
         if before.producer_epoch != header.producer_epoch or not follows(before.last_sequence, header.base_sequence):
             raise _out_of_order(header, (before.last_sequence + 1) & _MAX_SEQUENCE)
+        if before.attributes & TRANSACTIONAL and not header.attributes & TRANSACTIONAL:
+            raise _outside_its_transaction(header)
+
+    def check_end(self, producer_id: int, epoch: int, coordinator_epoch: int, *, strict: bool) -> bool:
+        """Whether a marker is to be written: False if it is there already, KafkaError if it may not be.
+
+        `strict`: a marker has an epoch above that of its records (KIP-890), so one with the epoch of records that are
+        there belongs to the transaction before theirs.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return True
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"the coordinator of epoch {coordinator_epoch} ends a transaction of producer {producer_id}, but epoch "
+                f"{producer.coordinator_epoch} has taken over",
+            )
+        is_open = producer_id in self.open
+        if epoch < producer.epoch or (strict and is_open and epoch == producer.epoch):
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {producer_id} is at epoch {producer.epoch}, and the end of its transaction at {epoch}",
+            )
+        if is_open or epoch > producer.epoch:
+            return True
+        return not strict and coordinator_epoch > producer.coordinator_epoch
 
     def remember(self, header: BatchHeader, base_offset: int, append_time_ms: int, now_ms: int) -> None:
         producer = self.producers.get(header.producer_id)
@@ -103,6 +157,8 @@ class ProducerStates:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
         producer.used_ms = now_ms
+        if header.attributes & TRANSACTIONAL and header.producer_id not in self.open:
+            self.open[header.producer_id] = base_offset
         if header.base_sequence >= 0:
             producer.batches.append(
                 Written(
@@ -119,24 +175,80 @@ class ProducerStates:
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         self.remember(header, header.base_offset, append_time_ms, now_ms)
 
+    def remember_end(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> EndedTxn | None:
+        """A marker that lies in the log. What it ended; None if the log has no record of that transaction."""
+        producer_id, offset = header.producer_id, header.base_offset
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(header.producer_epoch, now_ms)
+        elif header.producer_epoch > producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+            producer.batches.append(Written(NO_SEQUENCE, NO_SEQUENCE, offset, offset, -1))  # what follows it is 0
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.used_ms = now_ms
+        first_offset = self.open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        self.ended.append((first_offset, offset))
+        return EndedTxn(producer_id, first_offset, offset, next(iter(self.open.values()), offset + 1))
+
+    def first_unstable(self) -> int | None:
+        """Where the oldest transaction starts that is open, or whose end is not known to be committed."""
+        firsts = [next(iter(self.open.values()))] if self.open else []
+        return min([*firsts, *(first for first, _ in self.ended)], default=None)
+
+    def settle(self, high_watermark: int) -> None:
+        """Markers before `high_watermark` are committed."""
+        if self.ended:
+            self.ended = [ended for ended in self.ended if ended[1] >= high_watermark]
+
+    def described(self) -> list[ProducerFacts]:
+        return [
+            ProducerFacts(
+                producer_id,
+                producer.epoch,
+                producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE,
+                producer.used_ms,
+                producer.coordinator_epoch,
+                self.open.get(producer_id, -1),
+            )
+            for producer_id, producer in self.producers.items()
+        ]
+
     def last_offsets(self) -> dict[int, int]:
-        """Per producer id the last offset of its newest batch, which compaction must not lose."""
+        """Per producer id the last offset of its newest batch, or of the marker that raised its epoch after that, which
+        compaction must not lose."""
         return {
             producer_id: producer.batches[-1].last_offset
             for producer_id, producer in list(self.producers.items())
             if producer.batches
         }
 
-    def expire(self, now_ms: int) -> None:
-        old = [pid for pid, producer in self.producers.items() if now_ms - producer.used_ms > EXPIRY_MS]
+    def expire(self, used_before_ms: int) -> None:
+        old = [
+            producer_id
+            for producer_id, producer in self.producers.items()
+            if producer.used_ms < used_before_ms and producer_id not in self.open
+        ]
         for producer_id in old:
             del self.producers[producer_id]
 
     def encode(self) -> bytes:
-        parts = [_HEADER.pack(_MAGIC, _VERSION, 0, len(self.producers))]
+        parts = [_HEADER.pack(_MAGIC, _VERSION, 0, len(self.producers), len(self.ended))]
         for producer_id, producer in self.producers.items():
-            parts.append(_PRODUCER.pack(producer_id, producer.epoch, producer.used_ms, len(producer.batches)))
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id,
+                    producer.epoch,
+                    producer.used_ms,
+                    producer.coordinator_epoch,
+                    self.open.get(producer_id, -1),
+                    len(producer.batches),
+                )
+            )
             parts.extend(_BATCH.pack(*written) for written in producer.batches)
+        parts.extend(_ENDED.pack(*ended) for ended in self.ended)
         body = b"".join(parts)
         return body + struct.pack(">I", crc32c(body))
 
@@ -145,18 +257,23 @@ def decode(data: bytes) -> ProducerStates | None:
     """The state in a snapshot; None if it is damaged or of another version."""
     if len(data) < _HEADER.size + 4 or crc32c(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
         return None
-    magic, version, _, count = _HEADER.unpack_from(data)
+    magic, version, _, count, ended = _HEADER.unpack_from(data)
     if magic != _MAGIC or version != _VERSION:
         return None
     states = ProducerStates()
+    transactions: list[tuple[int, int]] = []
     at = _HEADER.size
     for _ in range(count):
-        producer_id, epoch, used_ms, batches = _PRODUCER.unpack_from(data, at)
+        producer_id, epoch, used_ms, coordinator_epoch, open_since, batches = _PRODUCER.unpack_from(data, at)
         at += _PRODUCER.size
-        producer = states.producers[producer_id] = Producer(epoch, used_ms)
+        producer = states.producers[producer_id] = Producer(epoch, used_ms, coordinator_epoch)
+        if open_since >= 0:
+            transactions.append((open_since, producer_id))
         for _ in range(batches):
             producer.batches.append(Written(*_BATCH.unpack_from(data, at)))
             at += _BATCH.size
+    states.open = {producer_id: open_since for open_since, producer_id in sorted(transactions)}
+    states.ended = [_ENDED.unpack_from(data, at + _ENDED.size * place) for place in range(ended)]
     return states
 
 
@@ -169,4 +286,11 @@ def _out_of_order(header: BatchHeader, expected: int) -> KafkaError:
     return KafkaError(
         ErrorCode.out_of_order_sequence_number,
         f"producer {header.producer_id} sent sequence {header.base_sequence}, expected {expected}",
+    )
+
+
+def _outside_its_transaction(header: BatchHeader) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_txn_state,
+        f"producer {header.producer_id} has a transaction open here, and sent a batch that is not part of it",
     )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from headrace.log.segment import NotCached, Segment
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What a reader asked for; `limited` if `below` is not simply the log's end."""
 
     offset: int
@@ -87,7 +86,7 @@ def slice_of(segments: Sequence[Segment], wanted: Wanted) -> Slice:
     except NotCached:
         at = segment_at(segments, wanted.offset)
         size = min(max(wanted.max_bytes, 1), segments[at].size)
-        later = replace(wanted, limited=True)  # by then the log may have grown past what this reader may see
+        later = wanted._replace(limited=True)  # by then the log may have grown past what this reader may see
         return Slice(size, None, 0, later, segments)
 
 

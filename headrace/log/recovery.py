@@ -6,7 +6,7 @@
 3. From there on every batch is read and its CRC checked, segment by segment. The first that is cut short, senseless,
    out of order or wrong ends the log: it and all that follows it are removed, durably. So does a segment that does not
    start where the one before it ends: every segment keeps its last batch, if only as a header (cleaning.py).
-4. Indexes, leader epochs and producer state are continued with the headers seen on the way.
+4. Indexes, leader epochs, producer state and aborted transactions are continued with what is seen on the way.
 
 A log that is shorter than its recovery point has lost bytes that were on stable storage. That is not a torn tail but a
 broken disk or a human hand, so such a log stays offline until somebody decides. Runs off the event loop.
@@ -17,12 +17,13 @@ from __future__ import annotations
 import errno
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.log import aborted_txns, identity, leader_epochs, replay
 from headrace.log import checkpoint as checkpoints
-from headrace.log import identity, leader_epochs, producer_state
+from headrace.log.aborted_txns import AbortedTxns
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.indexes import SegmentIndex
 from headrace.log.leader_epochs import LeaderEpochs
@@ -32,7 +33,7 @@ from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader
 
 _CHUNK_BYTES = 8 << 20
 _LEFTOVERS = (".tmp", ".cleaned", ".deleted")
-_OF_A_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex|snapshot)")
+_OF_A_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex|snapshot|txnindex)")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
 
 
@@ -48,6 +49,7 @@ class Loaded:
     end_offset: int
     epochs: LeaderEpochs
     producers: ProducerStates
+    aborted_txns: AbortedTxns
     snapshots: list[int]
     clean: bool
     scanned_bytes: int = 0
@@ -61,13 +63,14 @@ def load(shelf: Shelf, directory: Path, interval_bytes: int, now_ms: int) -> Loa
     bases = sorted(int(name[:20]) for name in names if name.endswith(".log"))
     while len(bases) > 1 and bases[1] <= point.start_offset:
         _remove_segment(shelf, directory, bases.pop(0))
-    if not bases:
-        bases = [point.start_offset]
-        shelf.files.file(segment_path(directory, bases[0], ".log")).create()
     segments = [
         Segment(shelf, directory, base, disk.file_size(segment_path(directory, base, ".log")), interval_bytes)
         for base in bases
     ]
+    if not segments:
+        bases = [point.start_offset]
+        segments = [Segment(shelf, directory, point.start_offset, 0, interval_bytes)]
+        segments[0].file.absent = True
     loaded = Loaded(
         directory=directory,
         topic_id=identity.load(disk, directory),
@@ -77,16 +80,19 @@ def load(shelf: Shelf, directory: Path, interval_bytes: int, now_ms: int) -> Loa
         end_offset=max(point.recovery_point, bases[-1]),
         epochs=leader_epochs.load(disk, directory),
         producers=ProducerStates(),
+        aborted_txns=AbortedTxns(),
         snapshots=sorted(int(name[:20]) for name in names if name.endswith(".snapshot")),
         clean=True,
     )
     active = segments[-1]
     active.first_append_ms = point.first_append_ms if active.base_offset == point.segment else now_ms
     as_stopped = point.clean and (active.base_offset, active.size) == (point.segment, point.position)
-    if as_stopped and _load_producers(loaded, shelf):
+    aborted = replay.stored_aborted(shelf, segments, names, point.segment)
+    if as_stopped and aborted is not None and _load_producers(loaded, shelf):
+        loaded.aborted_txns = aborted
         return loaded
     loaded.clean = False
-    _scan(loaded, shelf, now_ms)
+    _scan(loaded, shelf, now_ms, aborted)
     return loaded
 
 
@@ -131,14 +137,14 @@ def finish_swap(shelf: Shelf, directory: Path, swap: str, names: list[str]) -> l
 
 
 def _remove_segment(shelf: Shelf, directory: Path, base: int) -> None:
-    for suffix in (".log", ".index", ".timeindex", ".snapshot"):
+    for suffix in (".log", ".index", ".timeindex", ".snapshot", aborted_txns.SUFFIX):
         shelf.disk.remove(segment_path(directory, base, suffix))
 
 
 # -- scan -------------------------------------------------------------------------------------------------------------
 
 
-def _scan(loaded: Loaded, shelf: Shelf, now_ms: int) -> None:
+def _scan(loaded: Loaded, shelf: Shelf, now_ms: int, aborted: AbortedTxns | None) -> None:
     point = loaded.checkpoint
     segments = loaded.segments
     at = next((i for i in reversed(range(len(segments))) if segments[i].base_offset <= point.recovery_point), 0)
@@ -150,7 +156,8 @@ def _scan(loaded: Loaded, shelf: Shelf, now_ms: int) -> None:
         return
     loaded.epochs.cut_tail(expected + 1)
     if expected != point.recovery_point or not _load_producers(loaded, shelf):
-        loaded.producers = rebuilt_producers(shelf, segments, loaded.snapshots, expected, now_ms)
+        loaded.producers = replay.rebuilt_producers(shelf, segments, loaded.snapshots, expected, now_ms)
+    loaded.aborted_txns = replay.aborted_before(shelf, segments, loaded.snapshots, expected, now_ms, aborted)
     for place in range(at, len(segments)):
         segment = segments[place]
         if segment.base_offset != expected and place > at:  # what came before it is lost: a hole, not a gap
@@ -216,8 +223,8 @@ def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, n
             indexed_to = position
         newest = max(newest, header.max_timestamp)
         loaded.epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0 and not header.is_control:
-            loaded.producers.remember_stored(header, now_ms)
+        if header.producer_id >= 0:
+            replay.remember(segment, position, header, now_ms, loaded.producers, loaded.aborted_txns)
         end = position + header.size
         expected = header.next_offset
     loaded.scanned_bytes += segment.size - start
@@ -273,37 +280,8 @@ def _load_producers(loaded: Loaded, shelf: Shelf) -> bool:
     point = loaded.checkpoint
     if not point.has_producers:
         return True
-    states = read_snapshot(shelf, loaded.directory, point.recovery_point)
+    states = replay.read_snapshot(shelf, loaded.directory, point.recovery_point)
     if states is None:
         return False
     loaded.producers = states
     return True
-
-
-def read_snapshot(shelf: Shelf, directory: Path, offset: int) -> ProducerStates | None:
-    try:
-        return producer_state.decode(shelf.disk.read_bytes(segment_path(directory, offset, ".snapshot")))
-    except FileNotFoundError:
-        return None
-
-
-def rebuilt_producers(
-    shelf: Shelf, segments: Sequence[Segment], snapshots: list[int], below: int, now_ms: int
-) -> ProducerStates:
-    """The state after all batches before `below`, from the newest usable snapshot and the headers behind it."""
-    start, states = -1, ProducerStates()
-    for offset in sorted((offset for offset in snapshots if offset <= below), reverse=True):
-        found = read_snapshot(shelf, segments[0].directory, offset)
-        if found is not None:
-            start, states = offset, found
-            break
-    for place, segment in enumerate(segments):
-        following = segments[place + 1].base_offset if place + 1 < len(segments) else below
-        if following <= start or segment.base_offset >= below:
-            continue
-        for _, header in segment.headers(0, segment.size, wait=True):
-            if header.base_offset >= below:
-                break
-            if header.producer_id >= 0 and not header.is_control and header.base_offset >= start:
-                states.remember_stored(header, now_ms)
-    return states

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from headrace.log.files import FilePool, PooledFile
 from headrace.log.indexes import IndexShelf, SegmentIndex, decode
+from headrace.log.producer_state import EXPIRY_MS
 from headrace.wire.batches import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader
 from headrace.world.disk import Disk
 
@@ -39,6 +40,7 @@ class Shelf:
     disk: Disk
     files: FilePool
     indexes: IndexShelf
+    producer_expiry_ms: int = EXPIRY_MS
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:

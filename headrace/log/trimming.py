@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.log import aborted_txns, recovery, replay
 from headrace.log import checkpoint as checkpoints
-from headrace.log import recovery
 from headrace.log.durability import DurableLog
 from headrace.log.indexes import SegmentIndex
 from headrace.log.leader_epochs import LeaderEpochs
@@ -22,6 +22,8 @@ from headrace.log.reading import segment_at
 from headrace.log.retention import Limits, SegmentFacts, segments_to_drop
 from headrace.log.segment import Segment, segment_path
 from headrace.wire.errors import ErrorCode, KafkaError
+
+_TRIM_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,17 @@ class TrimmableLog(DurableLog):
             except OSError as error:
                 raise self._write_failed(error) from error
 
+    def trimming_due(self, now_ms: int) -> bool:
+        """Whether `apply_retention` may find something: cheap enough for ten thousand logs every few seconds."""
+        return now_ms >= self.next_trim_ms or self.config.retention_bytes >= 0
+
     def apply_retention(self, now_ms: int) -> int:
         """Drop segments that are too old, too many or before the start; the number of segments dropped."""
         with self._sync_lock:
             self.segments[0].newest_timestamp()  # may wait for the disk, so before appends have to wait for us
             with self._lock:
                 self._now_ms = max(now_ms, self._now_ms)
-                self.producers.expire(now_ms)
+                self.producers.expire(now_ms - self._shelf.producer_expiry_ms)
                 if self.offline is not None:
                     return 0
                 count = self._droppable(now_ms)
@@ -89,6 +95,11 @@ class TrimmableLog(DurableLog):
             if dropped:
                 self._front_moved(dropped)
             self.doomed.purge(now_ms)
+            config = self.config
+            waits_ms = [_TRIM_MS, config.segment_ms // 2, config.file_delete_delay_ms // 2]
+            if config.retention_ms >= 0:
+                waits_ms.append(config.retention_ms // 2)
+            self.next_trim_ms = now_ms + min(waits_ms)
             return len(dropped)
 
     def _droppable(self, now_ms: int) -> int:
@@ -119,6 +130,8 @@ class TrimmableLog(DurableLog):
             changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True}
         self._settle(**changes)
         self.epochs.cut_head(self.start_offset)
+        with self._lock:
+            self.aborted_txns.cut_head(first)
         for segment in dropped:
             self._retire(segment)
 
@@ -126,7 +139,7 @@ class TrimmableLog(DurableLog):
         """Take a segment's files away; whoever is reading it may finish."""
         self._shelf.indexes.forget(segment)
         self.doomed.add(segment.file, self._now_ms + self.config.file_delete_delay_ms)
-        for suffix in (".index", ".timeindex"):
+        for suffix in (".index", ".timeindex", aborted_txns.SUFFIX):
             self._shelf.disk.remove(segment_path(self.directory, segment.base_offset, suffix))
         self._names_unsynced = True
 
@@ -235,17 +248,20 @@ class TrimmableLog(DurableLog):
         self.cuts += 1
         for later in self.segments[place + 1 :]:
             later.file.close()
-            for suffix in (".log", ".index", ".timeindex"):
+            for suffix in (".log", ".index", ".timeindex", aborted_txns.SUFFIX):
                 self._shelf.disk.remove(segment_path(self.directory, later.base_offset, suffix))
         self._remove_snapshots([snapshot for snapshot in self._snapshots if snapshot > offset])
         self._shelf.disk.sync_dir(self.directory)
+        self.aborted_txns.cut_tail(offset)
+        base = self.segments[place].base_offset
+        aborted_txns.cut_file(self._shelf.disk, self.directory, base, self.aborted_txns.markers_within(base, offset))
         self.segments = self.segments[: place + 1]
         self.segments[-1].cut(position, offset)
         self.end_offset = offset
         self.synced_offset = min(self.synced_offset, offset)
         self.start_offset = min(self.start_offset, offset)
         self.epochs.cut_tail(offset)
-        self.producers = recovery.rebuilt_producers(self._shelf, self.segments, self._snapshots, offset, self._now_ms)
+        self.producers = replay.rebuilt_producers(self._shelf, self.segments, self._snapshots, offset, self._now_ms)
         if self._checkpoint.has_producers and self._checkpoint.recovery_point == offset:
             self._write_snapshot(offset, self.producers.encode())
         self._changed = True
@@ -277,6 +293,7 @@ class TrimmableLog(DurableLog):
             self.epochs = LeaderEpochs()
             self.epochs.changed = True
             self.producers = ProducerStates()
+            self.aborted_txns.clear()
             self._settle(restart_at=None)
             self._changed = True
 

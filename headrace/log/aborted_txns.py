@@ -1,0 +1,194 @@
+"""Which transactions of a partition were aborted: what a read_committed reader is told, so that it can skip them.
+
+Filled by partition_log.py and by recovery when they meet an abort marker; asked by every read_committed fetch, so it is
+in memory whole, as numbers in one array: producer id, first offset, offset of the marker, last stable offset. Entries
+are in the order of their markers. The last stable offset is that of the moment after the marker: no transaction that
+was aborted later begins before it, so a search can stop there.
+
+File `NNN.txnindex`, big-endian: the entries whose markers lie in the segment NNN, and no file where there are none.
+
+    entry   producer id (8), first offset (8), marker (8), last stable offset (8), CRC32C of these (4)
+
+It is synced before the log's synced offset passes the marker: a lost entry would show aborted records. What lies behind
+the recovery point is found again in the log, so entries there do not count. Invariant: the first `saved` entries are on
+disk, the k-th entry of a segment at 36 * k.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from headrace.world.disk import Disk
+
+SUFFIX = ".txnindex"
+_FIELDS = struct.Struct(">qqqq")
+_CRC = struct.Struct(">I")
+_ENTRY_BYTES = _FIELDS.size + _CRC.size
+_WIDTH = 4
+_FIRST, _MARKER, _STABLE = 1, 2, 3  # places in an entry
+
+
+class EndedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    stable_offset: int
+    """The first offset of the oldest transaction that is still open, or the one after the marker."""
+
+
+class Unsaved(NamedTuple):
+    """What is to be written into the file of one segment, from `position` on."""
+
+    base_offset: int
+    position: int
+    entries: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.entries) // _ENTRY_BYTES
+
+
+class AbortedTxns:
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self.saved = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _WIDTH
+
+    def add(self, ended: EndedTxn) -> None:
+        """The next abort in the order of the log."""
+        self._numbers.extend(ended)
+
+    def between(self, offset: int, below: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of those that a reader meets from `offset` on, before `below`."""
+        numbers = self._numbers  # another thread may put a shorter array in its place
+        found: list[tuple[int, int]] = []
+        for at in range(_WIDTH * _place(numbers, offset), len(numbers), _WIDTH):
+            if numbers[at + _FIRST] < below:
+                found.append((numbers[at], numbers[at + _FIRST]))
+            if numbers[at + _STABLE] >= below:
+                break
+        return found
+
+    def markers_within(self, offset: int, below: int) -> int:
+        """How many entries have their marker from `offset` on, before `below`."""
+        return _place(self._numbers, below) - _place(self._numbers, offset)
+
+    def cut_tail(self, offset: int) -> None:
+        """The log now ends at `offset`."""
+        self._replace(self._numbers[: _WIDTH * _place(self._numbers, offset)], 0)
+
+    def cut_head(self, offset: int) -> None:
+        """No marker before `offset` is left."""
+        gone = _place(self._numbers, offset)
+        if gone:
+            self._replace(self._numbers[_WIDTH * gone :], gone)
+
+    def clear(self) -> None:
+        self._replace(array("q"), 0)
+
+    def _replace(self, numbers: array[int], gone_before: int) -> None:
+        self._numbers = numbers
+        self.saved = max(0, min(self.saved - gone_before, len(self)))
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def unsaved(self, bases: Sequence[int]) -> list[Unsaved]:
+        """What is not on disk yet; `bases` are the segments' base offsets. `saved` moves once it has been written."""
+        numbers, work = self._numbers, list[Unsaved]()
+        place = self.saved
+        for base, following in zip(bases, (*bases[1:], 1 << 62), strict=True):
+            end = _place(numbers, following)
+            if end > place:
+                position = _ENTRY_BYTES * (place - _place(numbers, base))
+                work.append(Unsaved(base, position, self._encoded(place, end)))
+                place = end
+        return work
+
+    def encoded(self, offset: int, below: int) -> bytes:
+        """The contents of the file of a segment from `offset` to `below`."""
+        return self._encoded(_place(self._numbers, offset), _place(self._numbers, below))
+
+    def _take(self, data: bytes, end: int) -> bool:
+        """Add the entries of a file as far as they are valid, and their markers before `end`: what compaction has
+        written there for a segment that it did not come to join is in that segment's own file. False if damaged."""
+        for at in range(0, len(data), _ENTRY_BYTES):
+            fields = data[at : at + _FIELDS.size]
+            if data[at + _FIELDS.size : at + _ENTRY_BYTES] != _CRC.pack(crc32c(fields)):
+                return False
+            entry = _FIELDS.unpack(fields)
+            if entry[_MARKER] >= end:
+                break
+            self._numbers.extend(entry)
+        return True
+
+    def _encoded(self, place: int, end: int) -> bytes:
+        parts: list[bytes] = []
+        for at in range(_WIDTH * place, _WIDTH * end, _WIDTH):
+            fields = _FIELDS.pack(*self._numbers[at : at + _WIDTH])
+            parts += (fields, _CRC.pack(crc32c(fields)))
+        return b"".join(parts)
+
+
+def save(disk: Disk, directory: Path, work: Sequence[Unsaved]) -> None:
+    """Durable when this returns, but for the names of new files; blocks."""
+    for base_offset, position, entries in work:
+        file = disk.open(_path(directory, base_offset), create=True)
+        try:
+            file.truncate(position)
+            file.append((entries,))
+            file.sync()
+        finally:
+            file.close()
+
+
+def replace_file(disk: Disk, directory: Path, base_offset: int, entries: bytes) -> None:
+    """A segment's file as a whole, durably."""
+    if entries or disk.exists(_path(directory, base_offset)):
+        disk.write_atomic(_path(directory, base_offset), entries)
+
+
+def cut_file(disk: Disk, directory: Path, base_offset: int, count: int) -> None:
+    """Leave only the first `count` entries of a segment's file, durably."""
+    path = _path(directory, base_offset)
+    if disk.exists(path) and disk.file_size(path) > _ENTRY_BYTES * count:
+        file = disk.open(path)
+        try:
+            file.truncate(_ENTRY_BYTES * count)
+            file.sync()
+        finally:
+            file.close()
+
+
+def load(disk: Disk, directory: Path, bases: Sequence[int], torn_from: int) -> AbortedTxns | None:
+    """The entries in the files of these segments; None if a file is damaged.
+
+    Files of the segment `torn_from` and later ones may end in rubbish: it was being written, and the log has it.
+    """
+    txns = AbortedTxns()
+    for base, end in zip(bases, (*bases[1:], 1 << 62), strict=True):
+        try:
+            data = disk.read_bytes(_path(directory, base))
+        except FileNotFoundError:
+            continue
+        if not txns._take(data, end) and base < torn_from:
+            return None
+    txns.saved = len(txns)
+    return txns
+
+
+def _place(numbers: array[int], offset: int) -> int:
+    """The first entry whose marker is not before `offset`."""
+    return bisect_left(range(len(numbers) // _WIDTH), offset, key=lambda at: numbers[_WIDTH * at + _MARKER])
+
+
+def _path(directory: Path, base_offset: int) -> Path:
+    return directory / f"{base_offset:020d}{SUFFIX}"

@@ -1,0 +1,85 @@
+"""The data folder: one broker's, one process at a time, and in order or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.log.folder import META, DataFolder, mark_clean
+from headrace.model.failure import Failure
+from sim.disk import SimDisk
+
+PATH = Path("/data")
+
+
+def opened(disk: SimDisk) -> DataFolder:
+    folder = DataFolder(disk, PATH)
+    folder.open()
+    return folder
+
+
+def claimed(disk: SimDisk) -> None:
+    folder = opened(disk)
+    folder.claim("cluster-a", 1)
+    folder.close()
+
+
+def test_a_new_folder_becomes_the_broker_s_own_and_is_known_again() -> None:
+    disk = SimDisk()
+    claimed(disk)
+    folder = opened(disk)
+    folder.claim("cluster-a", 1)
+
+
+def test_a_folder_in_use_is_refused() -> None:
+    disk = SimDisk()
+    first = opened(disk)
+    with pytest.raises(Failure, match="in use by another broker"):
+        opened(disk)
+    first.close()
+    opened(disk)
+
+
+def test_a_folder_of_another_broker_or_cluster_is_refused_and_named() -> None:
+    disk = SimDisk()
+    claimed(disk)
+    folder = opened(disk)
+    with pytest.raises(Failure, match="/data belongs to broker 1, not 2"):
+        folder.claim("cluster-a", 2)
+    with pytest.raises(Failure, match="/data belongs to cluster cluster-a, not cluster-b"):
+        folder.claim("cluster-b", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"headrace-data 9\ncluster_id x\nbroker_id 1\n", "has format 9"),
+        (b"something else\n", "not a file of headrace"),
+        (b"", "not a file of headrace"),
+        (b"headrace-data 1\n", "damaged"),
+    ],
+)
+def test_a_folder_of_another_version_or_kind_is_refused_and_stays_free(text: bytes, complaint: str) -> None:
+    disk = SimDisk()
+    disk.make_dirs(PATH)
+    disk.write_atomic(PATH / META, text)
+    for _ in range(2):
+        with pytest.raises(Failure, match=complaint) as failure:
+            opened(disk)
+        assert "\n" not in str(failure.value)
+    disk.remove(PATH / META)
+    opened(disk)
+
+
+def test_only_a_clean_stop_is_remembered_as_one_and_only_once() -> None:
+    disk = SimDisk()
+    assert opened(disk).was_clean
+    disk.life += 1
+    disk._locks.clear()
+    claimed(disk)
+    mark_clean(disk, PATH)
+    folder = opened(disk)
+    assert folder.was_clean
+    folder.close()
+    assert not opened(disk).was_clean
