@@ -1,0 +1,47 @@
+"""The end of a transaction, as it stands in a partition: a control batch of one record (KIP-98).
+
+Key: version 0 (2), type (2), 0 for abort and 1 for commit. Value: version 0 (2), the epoch of the coordinator that
+decided it (4). Producer id and epoch stand in the batch's header, and no sequence. Written by the log; read by the log
+and the journals of coordinators. Other control batches (types 2 and up) are none of ours and read as None.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from headrace.wire.batches import CONTROL, TRANSACTIONAL, Buffer
+from headrace.wire.errors import Malformed
+from headrace.wire.record import Record
+from headrace.wire.records import decode, encode_batch
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+
+
+class EndMarker(NamedTuple):
+    commit: bool
+    coordinator_epoch: int
+
+
+def encode_marker(marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int) -> bytearray:
+    """The batch, with offset 0 and no leader epoch yet."""
+    key = _KEY.pack(0, _COMMIT if marker.commit else _ABORT)
+    record = Record(0, now_ms, key, _VALUE.pack(0, marker.coordinator_epoch), ())
+    return encode_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, attributes=TRANSACTIONAL | CONTROL
+    )
+
+
+def read_marker(buffer: Buffer, at: int = 0) -> EndMarker | None:
+    """What the control batch at `at` says; None if it is another kind, or emptied by compaction."""
+    try:
+        records = decode(buffer, at)
+        if len(records) != 1 or records[0].key is None or records[0].value is None:
+            return None
+        _, kind = _KEY.unpack_from(records[0].key)
+        _, coordinator_epoch = _VALUE.unpack_from(records[0].value)
+    except (Malformed, struct.error):
+        return None
+    return EndMarker(kind == _COMMIT, coordinator_epoch) if kind in (_ABORT, _COMMIT) else None
