@@ -25,7 +25,7 @@ from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.log.folder import DataFolder
-from headrace.log.logs import Logs
+from headrace.log.logs import Logs, Upkeep
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.model.topic_config import TopicConfig, topic_config
@@ -143,7 +143,7 @@ class Broker:
         for topic in image.topics.values():
             config = topic_config(topic.settings, {**settings, **image.broker_settings.get("", {})})
             wanted |= {f"{topic.name}-{partition.index}": config for partition in topic.partitions}
-        self._logs = Logs(self._world.disk, self._world.clock, self._data)
+        self._logs = Logs(self._world.disk, self._world.clock, self._data, _upkeep(self._config))
         await self._logs.open(wanted.get)
 
     def _build_rooms(self) -> None:
@@ -213,6 +213,15 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
         max_timeout_ms=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
         expiry_check_interval_ms=config.transaction_expiry_interval_ms,
+    )
+
+
+def _upkeep(config: BrokerConfig) -> Upkeep:
+    return Upkeep(
+        flush_ms=config.flush_interval_ms,
+        retention_check_ms=config.log_retention_check_interval_ms,
+        cleaner_backoff_ms=config.log_cleaner_backoff_ms,
+        producer_expiry_ms=config.producer_id_expiration_ms,
     )
 
 
