@@ -42,7 +42,7 @@ def _described(name: str, transaction: Transaction) -> Message:
         transactional_id=name,
         transaction_state=transaction.state.value,
         transaction_timeout_ms=transaction.timeout_ms,
-        transaction_start_time_ms=transaction.start_ms,
+        transaction_start_time=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
         topics=[Message(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
