@@ -238,9 +238,9 @@ def a_group_resumes_where_it_was(stage: Stage) -> None:
 @script.story("regex")
 def a_pattern_finds_a_topic_made_later(stage: Stage) -> None:
     prefix, group = stage.unique("family"), stage.unique("group")
+    stage.topic(name=f"{prefix}-one")
     member = group_member(stage, group, f"^{prefix}-.*", 0)
     try:
-        stage.topic(name=f"{prefix}-one")
         until("the first topic is found", lambda: len(share_of(stage, group, 0)) == 1)
         stage.topic(name=f"{prefix}-two")
         until("the second topic is found", lambda: len(share_of(stage, group, 0)) == 2)

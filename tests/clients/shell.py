@@ -15,6 +15,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.clients.patience import until
 from tests.clients.stories import STORIES
 
 COMMAND_DEADLINE_S = 60.0
@@ -42,6 +43,8 @@ class Stage:
         name = name or self.unique("topic")
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         self.admin.create_topics([NewTopic(name, partitions, 1, config=dotted)])[name].result(30)
+        # Kafka answers before every broker has heard of the topic.
+        until(f"{name} is known", lambda: name in self.admin.list_topics(timeout=10).topics)
         return name
 
     def fill(self, topic: str, values: Sequence[str], partition: int = 0, start_ms: int = 0, step_ms: int = 0) -> None:

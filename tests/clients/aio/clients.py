@@ -38,6 +38,12 @@ class Clients:
         admin = await self.admin()
         answer = await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dotted)])
         assert [error[1] for error in answer.topic_errors] == [0], answer
+
+        async def known() -> bool:
+            return len((await admin.describe_topics([name]))[0]["partitions"]) == partitions
+
+        # Kafka answers before every broker has heard of the topic.
+        await until(f"{name} is known", known)
         return name
 
     async def producer(self, **config: Any) -> AIOKafkaProducer:

@@ -60,9 +60,8 @@ async def test_chosen_partition_is_used(clients: Clients) -> None:
     producer = await clients.producer()
     for partition in range(3):
         await produce(producer, topic, [b"to %d" % partition], partition=partition)
-    consumer = await clients.consumer()
     for partition in range(3):
-        assert (await read_partition(consumer, topic, 1, partition))[0].value == b"to %d" % partition
+        assert (await read_partition(await clients.consumer(), topic, 1, partition))[0].value == b"to %d" % partition
 
 
 @story("many-messages")

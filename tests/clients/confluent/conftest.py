@@ -8,6 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.clients.patience import until
+
 NewTopicFixture = Callable[..., str]
 NewConsumer = Callable[..., Consumer]
 NewProducer = Callable[..., Producer]
@@ -16,6 +18,11 @@ NewProducer = Callable[..., Producer]
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def partitions_of(admin: AdminClient, topic: str) -> list[int]:
+    known = admin.list_topics(timeout=10).topics.get(topic)
+    return [] if known is None else list(known.partitions)
 
 
 @pytest.fixture
@@ -27,6 +34,8 @@ def new_topic(admin: AdminClient, unique: Callable[[str], str]) -> Iterator[NewT
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=dotted)])[name].result(30)
         made.add(name)
+        # Kafka answers before every broker has heard of the topic.
+        until(f"{name} is known", lambda: len(partitions_of(admin, name)) == partitions)
         return name
 
     yield create
