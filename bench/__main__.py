@@ -63,9 +63,10 @@ QUICK = Sizes(0.2, 1, 1000, 200, 100, 3.0, 50, 2.0, 1000, 128 * 1024 * 1024, ful
 class Bench:
     """One run."""
 
-    def __init__(self, children: Children, folder: Path, sizes: Sizes, rounds: int) -> None:
+    def __init__(self, children: Children, folder: Path, sizes: Sizes, rounds: int, fresh: bool) -> None:
         self.samples, self.remarks = Samples(), list[str]()
         self._children, self._folder, self._sizes, self._rounds = children, folder, sizes, rounds
+        self._fresh = fresh
         self._lag, self._crowd_lag = LagWatch(), LagWatch()
 
     def run(self, wanted: Sequence[str], recipes: Sequence[Recipe]) -> dict[str, str]:
@@ -78,6 +79,9 @@ class Bench:
         if "startup" in wanted:
             self._section("startup", lambda: startup.empty(list(tried.values()), self._rounds, self.samples))
         if generator is not None:
+            if self._fresh:
+                self._fresh_rounds(wanted, recipes, generator)
+                wanted = [section for section in wanted if section not in ("throughput", "latency")]
             self._running(wanted, recipes, generator)
             if "partitions" in wanted:
                 for recipe in recipes:
@@ -88,18 +92,15 @@ class Bench:
         """The measurements that share one pair of running brokers."""
         if not {"throughput", "latency", "connections", "idle", "clients"} & set(wanted):
             return
-        peers = [self._peer(recipe, "run") for recipe in recipes]
-        for peer in peers:
-            peer.format()
-            peer.start()
-            peer.sleep()
+        peers = self._asleep(recipes, "run")
         many = Connections(self._children, self.samples, self._crowd_lag)
         sizes = self._sizes
         if "throughput" in wanted:
             self._section("throughput", lambda: self._throughput(peers, generator))
         if "latency" in wanted:
             self._section("latency", lambda: self._latency(peers, generator))
-        self._lag.add_to(self.samples, "lag")
+        if {"throughput", "latency"} & set(wanted):
+            self._lag.add_to(self.samples, "lag")
         if "connections" in wanted:
             self._section("connections", lambda: many.held_open(peers, sizes.held))
         if "idle" in wanted:
@@ -111,6 +112,31 @@ class Bench:
             self._crowd_lag.add_to(self.samples, "crowd")
         for peer in peers:
             peer.stop()
+
+    def _fresh_rounds(self, wanted: Sequence[str], recipes: Sequence[Recipe], generator: load.Generator) -> None:
+        """Throughput and latency with brokers started anew for each round and nothing run before."""
+        for number in range(self._rounds):
+            measure = functools.partial(self._fresh_round, number, wanted, recipes, generator)
+            self._section(f"fresh brokers, round {number + 1} of {self._rounds}", measure)
+        self._lag.add_to(self.samples, "lag")
+
+    def _fresh_round(
+        self, number: int, wanted: Sequence[str], recipes: Sequence[Recipe], generator: load.Generator
+    ) -> None:
+        peers = in_turn(self._asleep(recipes, f"fresh-{number}"), number)
+        if "throughput" in wanted:
+            work = kinds(self._sizes.scale)
+            throughput = Throughput(generator, self.samples, self._lag)
+            throughput.warm_up(peers, work, 0)
+            throughput.round(peers, work)
+            throughput.memory(peers)
+        if "latency" in wanted:
+            latency = Latency(generator, self.samples, self._lag)
+            latency.warm_up(peers, 0)
+            latency.round(peers, self._sizes.single_messages)
+        for peer in peers:
+            peer.stop()
+        shutil.rmtree(self._folder / f"fresh-{number}", ignore_errors=True)
 
     def _throughput(self, peers: Sequence[Peer], generator: load.Generator) -> None:
         work = kinds(self._sizes.scale)
@@ -144,6 +170,15 @@ class Bench:
             measure()
         except (PeerMissing, RuntimeError, OSError, KafkaException) as error:
             self._remark(f"{name}: not measured: {error}")
+
+    def _asleep(self, recipes: Sequence[Recipe], purpose: str) -> list[Peer]:
+        """New brokers, started and put to sleep."""
+        peers = [self._peer(recipe, purpose) for recipe in recipes]
+        for peer in peers:
+            peer.format()
+            peer.start()
+            peer.sleep()
+        return peers
 
     def _peer(self, recipe: Recipe, purpose: str) -> Peer:
         return Peer(recipe, self._children, self._folder / purpose / recipe.name.replace(" ", "-"))
@@ -182,10 +217,12 @@ def main() -> int:
     sizes = QUICK if options.quick else Sizes()
     when, load_before = time.strftime("%Y-%m-%d %H:%M"), machine.load_average()
     with _data_folder(options.folder) as folder, Children() as children:
-        bench = Bench(children, folder, sizes, options.rounds)
+        bench = Bench(children, folder, sizes, options.rounds, options.fresh)
         took_part = bench.run(options.only, (HeadraceRecipe(), KafkaRecipe()))
     if options.quick:
         bench.remarks.append("A quick run: small sizes, so the goals on headrace's own figures are not judged.")
+    if options.fresh:
+        bench.remarks.append("Throughput and latency are those of brokers started anew for each round, not warmed up.")
     if load_before > 0.5:
         bench.remarks.append(f"The machine was busy before the run (load average {load_before:.1f}).")
     about = report.Circumstances(
@@ -201,6 +238,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", type=_sections, default=SECTIONS, help=f"a comma list of {', '.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="rounds per measurement (default 5, quick 1)")
     parser.add_argument("--quick", action="store_true", help="one round on small sizes, under three minutes")
+    parser.add_argument(
+        "--fresh", action="store_true", help="start both brokers anew for each round, without warming up"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
     parser.add_argument("--folder", type=Path, default=CACHE, help="where data goes while it runs: the disk to measure")
