@@ -3,8 +3,8 @@
 A partition without a committed offset is answered with -1 and no error; while the coordinator loads, with
 COORDINATOR_LOAD_IN_PROGRESS and never with -1. v2 brings "all topics" (null) and an error for the whole group (v1 puts
 it on each partition), v5 the leader epoch, v7 `require_stable` (UNSTABLE_OFFSET_COMMIT where an open transaction may
-change the offset, so the client asks again), v8 many groups in one request, v9 the member's id and epoch (meant for the
-KIP-848 protocol; members of classic groups are not checked), v10 topic ids.
+change the offset, so the client asks again), v8 many groups in one request, v9 the member's id and epoch (checked for
+members of consumer groups), v10 topic ids.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OffsetFetch:
         many, image = request.version >= 8, self._topics.image()
         asked = [_Asked(part, image, request.version) for part in (request.body.groups if many else [request.body])]
         stable = request.body.require_stable
-        pending = [self._groups.submit(FetchOffsets(group.group_id, group.places(), stable)) for group in asked]
+        pending = [self._groups.submit(group.command(stable)) for group in asked]
         return _answer(asked, pending, many)
 
 
@@ -43,11 +43,15 @@ class _Asked:
 
     def __init__(self, part: Message, image: ClusterImage, version: int) -> None:
         self.group_id: str = part.group_id
+        self._member: tuple[str | None, int] = (part.member_id, part.member_epoch) if version >= 9 else (None, -1)
         self._image = image
         self._version = version
         self._topics = None if part.topics is None else [_asked_topic(topic, image, version) for topic in part.topics]
 
-    def places(self) -> tuple[tuple[str, int], ...] | None:
+    def command(self, require_stable: bool) -> FetchOffsets:
+        return FetchOffsets(self.group_id, self._places(), require_stable, *self._member)
+
+    def _places(self) -> tuple[tuple[str, int], ...] | None:
         if self._topics is None:
             return None
         known = [topic for topic in self._topics if topic.known]
@@ -114,11 +118,12 @@ def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> Mess
     )
 
 
-async def _answer(asked: list[_Asked], pending: list[asyncio.Future[_Found]], many: bool) -> Message:
+async def _answer(asked: list[_Asked], pending: list[asyncio.Future[_Found | ErrorCode]], many: bool) -> Message:
     groups = []
     for group, fetched in zip(asked, pending, strict=True):
         try:
-            groups.append(group.found(await fetched))
+            found = await fetched
+            groups.append(group.refused(found) if isinstance(found, ErrorCode) else group.found(found))
         except KafkaError as error:
             groups.append(group.refused(error.code))
     return Message(groups=groups) if many else groups[0]

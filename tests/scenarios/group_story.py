@@ -212,8 +212,9 @@ class GroupStory:
             if reply.error is not ErrorCode.none:
                 return f"{reply.error.name.upper()}" + (f" {reply.member_id}" if reply.member_id else "")
             members = ", ".join(member for member, _, _ in reply.members)
+            leader = reply.leader or "nobody"
             return (
-                f"joined generation {reply.generation} as {reply.member_id}, {reply.leader or 'nobody'} leads by {reply.protocol}"
+                f"joined generation {reply.generation} as {reply.member_id}, {leader} leads by {reply.protocol}"
                 + (f" [{members}]" if members else "")
                 + (" (skip assignment)" if reply.skip_assignment else "")
             )

@@ -127,13 +127,14 @@ class CommitInTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """Answered with {(topic, partition): CommittedOffset}; partitions without an offset are not in it."""
+    """Answered with {(topic, partition): CommittedOffset}, or with an ErrorCode when a member of a consumer group asks
+    that is not what it says; partitions without an offset are not in it."""
 
     group_id: str
     partitions: tuple[tuple[str, int], ...] | None  # None: all
+    require_stable: bool = False  # UNSTABLE in place of an offset that an open transaction may change
     member_id: str | None = None  # set: only if this member of a consumer group
     member_epoch: int = -1  # is in this epoch
-    require_stable: bool = False  # UNSTABLE in place of an offset that an open transaction may change
 
 
 @dataclass(frozen=True, slots=True)

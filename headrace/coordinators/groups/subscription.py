@@ -49,7 +49,7 @@ def read_subscription(metadata: bytes) -> EmbeddedSubscription:
     if version >= 2:
         cursor.number("i")
     rack = cursor.optional() if version >= 3 else None
-    return EmbeddedSubscription(min(version, HIGHEST_VERSION), topics, owned, rack)
+    return EmbeddedSubscription(min(version, HIGHEST_VERSION), topics, owned, rack or None)  # "": librdkafka without one
 
 
 def read_assignment(raw: bytes) -> Mapping[str, frozenset[int]]:

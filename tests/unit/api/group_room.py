@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from headrace.api.consumer_group_describe import ConsumerGroupDescribe
+from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from headrace.api.contract import Handler
 from headrace.api.delete_groups import DeleteGroups
 from headrace.api.describe_groups import DescribeGroups
@@ -27,6 +29,7 @@ from tests.unit.coordinators.stage import Cluster, MemoryJournal, subscription
 
 OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 11, 12, 13, 14, 15, 16, 42
+CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69
 
 
 class GroupRoom:
@@ -45,6 +48,8 @@ class GroupRoom:
             DESCRIBE: DescribeGroups(coordinator),
             LIST: ListGroups(coordinator),
             DELETE: DeleteGroups(coordinator),
+            CONSUMER_HEARTBEAT: ConsumerGroupHeartbeat(coordinator),
+            CONSUMER_DESCRIBE: ConsumerGroupDescribe(coordinator, cluster),
         }
 
     async def ask(self, api_key: int, version: int, **body: Any) -> Message:

@@ -16,6 +16,7 @@ from headrace.coordinators.groups.commands import (
     OffsetToCommit,
     Sync,
 )
+from headrace.coordinators.groups.consumer_commands import ConsumerHeartbeat
 from headrace.coordinators.groups.group import Group, Member
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.shard import MAX_RECORDS, GroupShard
@@ -99,6 +100,43 @@ def test_member_keeps_the_offsets_of_what_it_subscribes_to_and_no_others() -> No
     assert stage.commit(("t", 0), ("u", 0), member=joined.member_id, generation=1) == [ErrorCode.none] * 2
     assert stage.kept_after(13) == [("t", 0), ("u", 0)]
     assert stage.kept_after(1) == [("t", 0)]
+
+
+def beat(epoch: int, **more: Any) -> ConsumerHeartbeat:
+    heartbeat = ConsumerHeartbeat("g", "m", epoch, "c", "/h", None, None, 60_000, ("t",), None, None, {})
+    return replace(heartbeat, **more)
+
+
+def test_consumer_group_keeps_the_offsets_of_its_topics_and_for_a_while_after_its_end() -> None:
+    stage = Stage()
+    stage.decide(beat(0))
+    offsets = tuple(OffsetToCommit(topic, topic_id(topic), 0, 5, -1, "") for topic in "tu")
+    assert stage.decide(CommitOffsets("g", "m", None, 1, offsets)).reply == [ErrorCode.none] * 2
+    assert stage.kept_after(13) == [("t", 0), ("u", 0)]
+    assert stage.kept_after(1) == [("t", 0)]
+    stage.decide(beat(-1))
+    assert stage.kept_after(13) == [("t", 0)]
+    assert [listing.group_id for listing in stage.shard.listings()] == ["g"]
+    assert stage.kept_after(1) == []
+    assert list(stage.shard.listings()) == []
+    assert stage.shard.durable.consumers == {}
+
+
+def test_commit_of_an_older_epoch_counts_for_what_the_member_has_had_since() -> None:
+    stage = Stage()
+    has = stage.decide(beat(0)).reply.assignment
+    stage.decide(beat(1, topics=("t", "u"), owned=has))
+    offsets = tuple(OffsetToCommit(topic, topic_id(topic), 0, 5, -1, "") for topic in "tu")
+    answers = stage.decide(CommitOffsets("g", "m", None, 1, offsets)).reply
+    assert answers == [ErrorCode.none, ErrorCode.stale_member_epoch]
+
+
+def test_full_consumer_group_takes_nobody_new() -> None:
+    stage = Stage(settings=replace(SETTINGS, consumer_max_size=1))
+    stage.decide(beat(0))
+    assert stage.decide(beat(0, member_id="n")).reply.error is ErrorCode.group_max_size_reached
+    assert stage.decide(replace(JOIN, member_id="n", instance_id=None)).reply.error is ErrorCode.group_max_size_reached
+    assert stage.decide(beat(1)).reply.error is ErrorCode.none
 
 
 def test_commit_into_a_long_empty_group_starts_its_own_time() -> None:
