@@ -1,7 +1,7 @@
 """AddOffsetsToTxn, v0 to v4: a transaction is going to commit offsets of a group.
 
 That is, to write to the partition of `__consumer_offsets` that holds the group. Clients of transaction.version 2 do not
-ask, for TxnOffsetCommit adds it (KIP-890). Below v2 a fenced producer is told INVALID_PRODUCER_EPOCH.
+ask, for TxnOffsetCommit adds it (KIP-890). Which errors a version knows is in transaction_errors.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headrace.api.contract import Reply, Request
+from headrace.api.transaction_errors import told
 from headrace.coordinators.runtime import partition_for
 from headrace.coordinators.transactions.commands import AddPartitions
 from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
@@ -17,6 +18,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 _KNOWS_FENCED = 2
+_KNOWS_ABORTABLE = 4
 
 
 class AddOffsetsToTxn:
@@ -44,6 +46,5 @@ class AddOffsetsToTxn:
             code: ErrorCode = await self._transactions.submit(command)
         except KafkaError as error:
             code = error.code
-        if code is ErrorCode.producer_fenced and version < _KNOWS_FENCED:
-            code = ErrorCode.invalid_producer_epoch
-        return Message(error_code=code)
+        knows_fenced, knows_abortable = version >= _KNOWS_FENCED, version >= _KNOWS_ABORTABLE
+        return Message(error_code=told(code, knows_fenced=knows_fenced, knows_abortable=knows_abortable))

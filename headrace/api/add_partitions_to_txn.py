@@ -3,7 +3,7 @@
 Up to v3 a client adds partitions to its one transaction; clients of transaction.version 2 do not ask, for Produce adds
 them (KIP-890). From v4 on brokers ask on behalf of clients, for many transactions at once, and may only want to know
 whether a partition is in (`verify_only`). One partition that does not exist keeps all the others out
-(OPERATION_NOT_ATTEMPTED). Below v2 a fenced producer is told INVALID_PRODUCER_EPOCH.
+(OPERATION_NOT_ATTEMPTED). Which errors a version knows is in transaction_errors.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.api.contract import Reply, Request
+from headrace.api.transaction_errors import told
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
 from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
 from headrace.model.transaction_end import BUMPING_VERSION
@@ -21,6 +22,7 @@ from headrace.wire.messages import Message
 
 _MANY = 4
 _KNOWS_FENCED = 2
+_KNOWS_ABORTABLE = 5
 
 
 @dataclass(slots=True)
@@ -110,5 +112,4 @@ def _topics(part: _Asked, version: int) -> list[Message]:
 
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:
-    old = code is ErrorCode.producer_fenced and version < _KNOWS_FENCED
-    return ErrorCode.invalid_producer_epoch if old else code
+    return told(code, knows_fenced=version >= _KNOWS_FENCED, knows_abortable=version >= _KNOWS_ABORTABLE)

@@ -2,17 +2,16 @@
 
 The answer leaves when the decision is durable; markers are written after that, on one broker before the client can ask
 for anything else. From v5 on every end of a transaction gives its producer a new epoch, and sometimes a new id, which
-the answer tells (KIP-890). From v4 on a producer whose transaction was aborted for its time is told
-TRANSACTION_ABORTABLE when it commits; before, that it is fenced, which below v2 is INVALID_PRODUCER_EPOCH.
+the answer tells (KIP-890). Which errors a version knows is in transaction_errors.
 """
 
 from __future__ import annotations
 
 from headrace.api.contract import Reply, Request
+from headrace.api.transaction_errors import told
 from headrace.coordinators.transactions.commands import EndTransaction
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.model.transaction_end import BUMPING_VERSION
-from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
 _BUMPS_EPOCH = 5
@@ -37,14 +36,5 @@ class EndTxn:
 
     async def _end(self, command: EndTransaction, version: int) -> Message:
         reply = await self._transactions.settle(command)
-        return Message(
-            error_code=_word(version, reply.error), producer_id=reply.producer_id, producer_epoch=reply.epoch
-        )
-
-
-def _word(version: int, code: ErrorCode) -> ErrorCode:
-    if code is ErrorCode.transaction_abortable and version < _KNOWS_ABORTABLE:
-        code = ErrorCode.producer_fenced
-    if code is ErrorCode.producer_fenced and version < _KNOWS_FENCED:
-        code = ErrorCode.invalid_producer_epoch
-    return code
+        code = told(reply.error, knows_fenced=version >= _KNOWS_FENCED, knows_abortable=version >= _KNOWS_ABORTABLE)
+        return Message(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from headrace.api.contract import Request
 from headrace.api.transaction_entry import Admission, Claim, TransactionEntry
+from headrace.api.transaction_errors import told
 from headrace.replicas.partition import Partition
 from headrace.wire.batches import TRANSACTIONAL, walk
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -104,10 +105,6 @@ async def _all(waits: list[asyncio.Future[None]]) -> None:
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:
     """NOT_ENOUGH_REPLICAS makes every client try again, without a look for another leader."""
-    if code is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch
-    if code is ErrorCode.transaction_abortable and version < _KNOWS_ABORTABLE:
-        return ErrorCode.invalid_txn_state
     if code in _TRY_AGAIN or (code is ErrorCode.concurrent_transactions and version < _ADDS_PARTITIONS):
         return ErrorCode.not_enough_replicas
-    return code
+    return told(code, knows_fenced=False, knows_abortable=version >= _KNOWS_ABORTABLE)

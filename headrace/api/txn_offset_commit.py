@@ -12,6 +12,7 @@ import asyncio
 
 from headrace.api.contract import Reply, Request
 from headrace.api.transaction_entry import Admission, Claim, TransactionEntry
+from headrace.api.transaction_errors import told
 from headrace.coordinators.groups.commands import CommitInTransaction, OffsetToCommit
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
@@ -106,10 +107,6 @@ def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], w
 
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:
-    if code is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch
-    if code is ErrorCode.transaction_abortable and version < _KNOWS_ABORTABLE:
-        return ErrorCode.invalid_txn_state
     if code is ErrorCode.concurrent_transactions and version < _ADDS_PARTITION:
         return ErrorCode.coordinator_load_in_progress  # which every client takes as a reason to try again
-    return code
+    return told(code, knows_fenced=False, knows_abortable=version >= _KNOWS_ABORTABLE)

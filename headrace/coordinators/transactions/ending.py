@@ -4,8 +4,8 @@ Clients of transaction.version 0 and 1 keep their epoch; an end that comes again
 by the state. Clients of version 2 get a new epoch with every end (KIP-890), so an end that comes again names the epoch
 before, and one that names the current epoch is the next transaction's.
 
-A producer whose time was up does not know it. Its abort is answered as done, and its commit with an error that tells it
-to abort (KIP-588); clients that do not know that error are fenced. Pure; called by the transactions shard.
+A producer whose time was up does not know it. Its abort is answered as done, and its commit with an error after which
+it may abort and go on (KIP-588). Pure; called by the transactions shard.
 """
 
 from __future__ import annotations
@@ -91,4 +91,4 @@ def _second_end(before: Transaction, command: EndTransaction) -> ProducerReply:
 
 
 def _late_commit(before: Transaction) -> ErrorCode:
-    return ErrorCode.transaction_abortable if before.timed_out else ErrorCode.invalid_txn_state
+    return ErrorCode.unknown_producer_id if before.timed_out else ErrorCode.invalid_txn_state

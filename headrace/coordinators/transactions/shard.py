@@ -7,7 +7,8 @@ coordinator runtime. What holds:
 - There is one producer per id. Whoever begins with an id has a higher epoch than everybody before, and those are
   refused from then on.
 - A transaction is not open for longer than its producer allowed. One that is aborted for its time gets the next epoch;
-  its producer may ask for that epoch and go on (KIP-588), unless somebody else has begun meanwhile.
+  its producer, told that it is not known (UNKNOWN_PRODUCER_ID), may ask for that epoch and go on (KIP-588), unless
+  somebody else has begun meanwhile.
 
 Everything here follows from the records, timers apart, so there is no live state that a crash could take.
 """
@@ -245,6 +246,8 @@ def _may_not_write(transaction: Transaction | None, asked: AddPartitions | Verif
         return ErrorCode.concurrent_transactions
     if asked.producer_id != transaction.producer_id:
         return ErrorCode.invalid_producer_id_mapping
+    if asked.epoch == transaction.last_epoch and transaction.timed_out:
+        return ErrorCode.unknown_producer_id
     return ErrorCode.producer_fenced if asked.epoch != transaction.epoch else None
 
 
