@@ -94,12 +94,12 @@ class AsyncProducer:
 
         Takes key, partition, headers, tags, id and timestamp_ms as Producer.send does. A failure is raised by flush.
         """
-        await self._queue(_record(topic, value, message), None)
+        await self._queue(Record(value, topic=topic, **message), None)
 
     async def send_and_wait(self, topic: str, value: Any, **message: Any) -> Message:
         """Send one message and wait until the broker has it. Returns the receipt: its partition and offset."""
         outcome: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        await self._queue(_record(topic, value, message), outcome)
+        await self._queue(Record(value, topic=topic, **message), outcome)
         return await outcome
 
     async def flush(self, timeout_s: float = 120.0) -> None:
@@ -130,7 +130,7 @@ class AsyncProducer:
             home.bring(lambda: _settle(outcome, error, receipt))
 
         on_delivery = report if outcome is not None else None
-        if not self.blocking.offer(record, on_delivery):
+        if not self.blocking.offer_record(record, on_delivery):
             await self._bridge.run(self.blocking.send_record, record, on_delivery=on_delivery)
 
     def _opened(self) -> Homecoming:
@@ -147,13 +147,6 @@ class AsyncProducer:
         while not self._ending.is_set():
             with suppress(SdkError):  # a fatal error, which the next send or the commit is told again
                 self.blocking.poll(WAIT_S)
-
-
-def _record(topic: str, value: Any, message: dict[str, Any]) -> Record:
-    for name in ("headers", "tags"):
-        if name in message:
-            message[name] = tuple(message[name])
-    return Record(value, topic=topic, **message)
 
 
 def _settle(outcome: asyncio.Future[Message] | None, error: SdkError | None, receipt: Message) -> None:

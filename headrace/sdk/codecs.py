@@ -27,6 +27,8 @@ class BytesCodec:
     """Bytes as they are. Text is taken too, as UTF-8; what is read are bytes."""
 
     def encode(self, value: Any) -> bytes:
+        if type(value) is bytes:
+            return value
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, bytes | bytearray | memoryview):

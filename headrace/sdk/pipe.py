@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.sdk.bridge import Bridge
@@ -118,7 +118,7 @@ class Pipe:
             if record.topic is None:
                 if self._produce_to is None:
                     raise BadMessage(f"the result for {message} names no topic, and there is no produce_to")
-                record = replace(record, topic=self._produce_to)
+                record = record._replace(topic=self._produce_to)
             yield record
 
 
@@ -212,7 +212,14 @@ def _pipe(
     clock: Clock | None,
 ) -> Pipe:
     consumer = Consumer(
-        bootstrap, consume_from, group=group, delivery="exactly-once", profile=profile, codec=codec, clock=clock
+        bootstrap,
+        consume_from,
+        group=group,
+        delivery="exactly-once",
+        profile=profile,
+        codec=codec,
+        clock=clock,
+        group_instance_id=transactional_id,  # a restarted worker has its partitions back at once
     )
     producer = Producer(
         bootstrap,

@@ -32,7 +32,7 @@ from headrace.sdk.message import Header, Message
 from headrace.sdk.partitioner import PartitionChoice, Partitioner
 from headrace.sdk.profiles import Profile
 from headrace.sdk.received import message_of
-from headrace.sdk.record import Key, Record, outgoing
+from headrace.sdk.record import ANY_PARTITION, Key, Outgoing, Record, outgoing
 from headrace.sdk.settings import producer_settings
 from headrace.sdk.topic_facts import partition_count
 from headrace.sdk.transaction import Transactions
@@ -158,53 +158,23 @@ class Producer:
         `value` None is a tombstone. `tags` and `id` become the headers headrace.tag and headrace.id. `on_delivery` is
         called with (error or None, receipt) during a later send, flush or close; without it flush raises failures.
         """
-        record = Record(value, key, topic, partition, tuple(headers), tuple(tags), id, timestamp_ms)
-        self.send_record(record, on_delivery=on_delivery)
+        callback = None if on_delivery is None else self._reporter(on_delivery)
+        self._put(outgoing(self._codec, topic, value, key, partition, headers, tags, id, timestamp_ms, callback))
 
     def send_record(self, record: Record, *, on_delivery: OnDelivery | None = None) -> None:
         """`send`, with the message as one object."""
-        for _ in range(QUEUE_TURNS):
-            if self.offer(record, on_delivery):
-                return
-            self.poll(WAIT_S)  # the queue empties, because every message is delivered or given up in time
-        raise NotDelivered(
-            f"the queue has been full for {QUEUE_TURNS * WAIT_S:g} s, the message to {record.topic} was not taken: "
-            f"does {self._bootstrap} answer?"
-        )
+        self._put(self._message(record, on_delivery))
 
-    def offer(self, record: Record, on_delivery: OnDelivery | None = None) -> bool:
+    def offer_record(self, record: Record, on_delivery: OnDelivery | None = None) -> bool:
         """Queue one message without waiting; False if the queue is full."""
-        client = self.open()
-        if record.topic is None:
-            raise BadMessage("a record to send needs a topic")
-        if self._transactional_id and not self._txn().is_open:
-            raise WrongMoment("an exactly-once producer sends inside `with producer.transaction():`")
-        arguments = outgoing(record.topic, record, self._codec)
-        if record.partition is not None:
-            arguments["partition"] = record.partition
-        elif self._choice is not None:
-            arguments["partition"] = self._choice.choose(record.topic, arguments["key"])
-        if on_delivery is not None:
-            arguments["on_delivery"] = self._reporter(on_delivery)
-        try:
-            client.produce(**arguments)
-        except BufferError:
-            return False
-        except KafkaException as error:
-            raise explained(cause_of(error), f"sending to {record.topic}") from error
-        except (TypeError, ValueError) as error:
-            raise BadMessage(f"a message to {record.topic} cannot be sent: {error}") from error
-        self._sent += 1
-        if on_delivery is not None or self._sent % REPORTS_EVERY == 0:
-            self.poll()
-        return True
+        return self._offer(self._message(record, on_delivery))
 
     def knows(self, topic: str) -> bool:
-        """Whether `offer` can choose a partition of this topic without asking the broker first."""
+        """Whether `offer_record` can choose a partition of this topic without asking the broker first."""
         return self._choice is None or self._choice.knows(topic)
 
     def learn(self, topic: str) -> None:
-        """Ask the broker what `offer` needs to know about the topic."""
+        """Ask the broker what `offer_record` needs to know about the topic."""
         if self._choice is not None:
             self._choice.learn(topic)
 
@@ -279,6 +249,41 @@ class Producer:
         return self._transactions
 
     # --- inside ---
+
+    def _message(self, record: Record, on_delivery: OnDelivery | None) -> Outgoing:
+        callback = None if on_delivery is None else self._reporter(on_delivery)
+        value, key, topic, partition, headers, tags, message_id, timestamp_ms = record
+        return outgoing(self._codec, topic, value, key, partition, headers, tags, message_id, timestamp_ms, callback)
+
+    def _put(self, message: Outgoing) -> None:
+        """Queue a message. The queue empties, because every message is delivered or given up in time."""
+        for _ in range(QUEUE_TURNS):
+            if self._offer(message):
+                return
+            self.poll(WAIT_S)
+        raise NotDelivered(
+            f"the queue has been full for {QUEUE_TURNS * WAIT_S:g} s, the message to {message[0]} was not taken: "
+            f"does {self._bootstrap} answer?"
+        )
+
+    def _offer(self, message: Outgoing) -> bool:
+        client = self.open() if self._client is None else self._client
+        if self._transactional_id is not None and not self._txn().is_open:
+            raise WrongMoment("an exactly-once producer sends inside `with producer.transaction():`")
+        if self._choice is not None and message[3] == ANY_PARTITION:
+            message = (*message[:3], self._choice.choose(message[0], message[2]), *message[4:])
+        try:
+            client.produce(*message)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            raise explained(cause_of(error), f"sending to {message[0]}") from error
+        except (TypeError, ValueError) as error:
+            raise BadMessage(f"a message to {message[0]} cannot be sent: {error}") from error
+        self._sent += 1
+        if self._sent % REPORTS_EVERY == 0 or message[4] is not None:
+            self.poll()
+        return True
 
     def _serving(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """A call that lets callbacks run.

@@ -29,7 +29,7 @@ PRODUCER_PROFILES: Mapping[str, Mapping[str, Any]] = {
         "linger.ms": 0,
         "batch.size": 16_384,
         "compression.type": "none",
-        "queue.buffering.max.messages": 100,
+        "queue.buffering.max.messages": 32,
         "socket.nagle.disable": True,
     },
     "balanced": {"linger.ms": 5, "batch.size": 1_000_000, "compression.type": "lz4"},

@@ -6,34 +6,33 @@ same things as arguments. Pure: `outgoing` is the one place where values, keys, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from headrace.sdk.codecs import Codec
 from headrace.sdk.errors import BadMessage
 from headrace.sdk.message import ID_HEADER, TAG_HEADER, Header
 
 Key = bytes | str | int
+ANY_PARTITION = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A message to be written. `topic` and `key` default to what the surroundings say."""
 
     value: Any
     key: Key | None = None
     topic: str | None = None
     partition: int | None = None
-    headers: tuple[Header, ...] = ()
-    tags: tuple[str, ...] = ()
+    headers: Iterable[Header] = ()
+    tags: Iterable[str] = ()
     id: str | None = None
     timestamp_ms: int | None = None
 
 
-def key_bytes(key: Key | None) -> bytes | None:
+def key_bytes(key: Key) -> bytes:
     """A key's bytes: text as UTF-8, an integer as Java's LongSerializer writes it (8 bytes, signed, big-endian)."""
-    if key is None or isinstance(key, bytes):
+    if isinstance(key, bytes):
         return key
     if isinstance(key, str):
         return key.encode()
@@ -45,19 +44,39 @@ def key_bytes(key: Key | None) -> bytes | None:
     raise BadMessage(f"a key is bytes, text or an integer, not {type(key).__name__}")
 
 
-def outgoing(topic: str, record: Record, codec: Codec) -> dict[str, Any]:
-    """The arguments of librdkafka's produce, without the partition."""
-    arguments: dict[str, Any] = {"topic": topic, "key": key_bytes(record.key)}
-    if record.value is not None:
+Outgoing = tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]
+"""A message in the order in which librdkafka's produce takes it: topic, value, key, partition, callback, an old name of
+callback, timestamp (0 is now), headers. A plain tuple, because one is made for each message sent."""
+
+
+def outgoing(
+    codec: Codec,
+    topic: str | None,
+    value: Any,
+    key: Key | None = None,
+    partition: int | None = None,
+    headers: Iterable[Header] = (),
+    tags: Iterable[str] = (),
+    message_id: str | None = None,
+    timestamp_ms: int | None = None,
+    callback: Callable[..., None] | None = None,
+) -> Outgoing:
+    """What a program wants written, as bytes."""
+    if topic is None:
+        raise BadMessage("a record to send needs a topic")
+    if value is not None:
         try:
-            arguments["value"] = codec.encode(record.value)
+            value = codec.encode(value)
         except Exception as error:
             raise BadMessage(f"the codec cannot encode a value for {topic}: {error}") from error
-    if record.headers or record.tags or record.id is not None:
-        arguments["headers"] = [*record.headers, *_own_headers(record.tags, record.id)]
-    if record.timestamp_ms is not None:
-        arguments["timestamp"] = record.timestamp_ms
-    return arguments
+    if key is not None:
+        key = key_bytes(key)
+    all_headers: list[Header] | None = None
+    if headers or tags or message_id is not None:
+        all_headers = [*headers, *_own_headers(tags, message_id)]
+    if partition is None:
+        partition = ANY_PARTITION
+    return topic, value, key, partition, callback, None, timestamp_ms or 0, all_headers
 
 
 def _own_headers(tags: Iterable[str], message_id: str | None) -> Iterable[Header]:

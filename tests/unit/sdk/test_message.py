@@ -8,7 +8,8 @@ import pytest
 from headrace.sdk.codecs import codec_of
 from headrace.sdk.errors import BadMessage, BadSetting
 from headrace.sdk.message import Message
-from headrace.sdk.record import Record, key_bytes, outgoing
+from headrace.sdk.producer import Producer
+from headrace.sdk.record import ANY_PARTITION, Record, key_bytes, outgoing
 
 
 def message(**parts: Any) -> Message:
@@ -68,7 +69,7 @@ def test_a_tombstone_is_none_for_every_codec() -> None:
     ],
 )
 def test_codecs_go_both_ways(codec: Any, value: Any, data: bytes) -> None:
-    assert outgoing("t", Record(value), codec_of(codec))["value"] == data
+    assert outgoing(codec_of(codec), "t", value)[1] == data
     assert message(raw=data, codec=codec_of(codec)).value == value
 
 
@@ -81,7 +82,7 @@ class Shouting:
 
 
 def test_a_codec_can_be_plugged_in() -> None:
-    assert outgoing("t", Record("hey"), codec_of(Shouting()))["value"] == b"HEY"
+    assert outgoing(codec_of(Shouting()), "t", "hey")[1] == b"HEY"
     assert message(raw=b"HEY", codec=codec_of(Shouting())).value == "hey"
 
 
@@ -95,18 +96,20 @@ def test_a_codec_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize(("codec", "value"), [("bytes", 1), ("text", b"x"), ("json", {1, 2}), ("json", float("nan"))])
 def test_a_value_that_the_codec_does_not_take_names_the_topic(codec: Any, value: Any) -> None:
     with pytest.raises(BadMessage, match="cannot encode a value for orders"):
-        outgoing("orders", Record(value), codec_of(codec))
+        outgoing(codec_of(codec), "orders", value)
 
 
-def test_a_record_becomes_headers_and_bytes() -> None:
-    record = Record("v", key="k", headers=(("h", b"1"),), tags=("a", "b"), id="i", timestamp_ms=5)
-    assert outgoing("t", record, codec_of("bytes")) == {
-        "topic": "t",
-        "key": b"k",
-        "value": b"v",
-        "headers": [("h", b"1"), ("headrace.tag", b"a"), ("headrace.tag", b"b"), ("headrace.id", b"i")],
-        "timestamp": 5,
-    }
+def test_what_is_sent_becomes_headers_and_bytes() -> None:
+    topic, value, key, partition, _, _, timestamp_ms, headers = outgoing(
+        codec_of("bytes"), "t", "v", "k", None, [("h", b"1")], ("a", "b"), "i", 5
+    )
+    assert (topic, value, key, partition, timestamp_ms) == ("t", b"v", b"k", ANY_PARTITION, 5)
+    assert headers == [("h", b"1"), ("headrace.tag", b"a"), ("headrace.tag", b"b"), ("headrace.id", b"i")]
+
+
+def test_a_record_that_names_no_topic_cannot_be_sent() -> None:
+    with pytest.raises(BadMessage, match="needs a topic"):
+        Producer("127.0.0.1:1").send_record(Record("v"))
 
 
 def test_keys_that_are_no_keys_are_refused() -> None:
