@@ -6,7 +6,16 @@ cannot be parsed raises `Malformed`, and only that.
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
+import sys
+
+# kio makes Hypothesis strategies for its types wherever Hypothesis can be imported. A broker has no use for them, and
+# where it is installed they were a third of its start, so kio does not get to see Hypothesis unless it is loaded.
+_hidden = sys.modules.setdefault("hypothesis", None) is None  # type: ignore[arg-type]
+try:
+    from kio.schema.errors import ErrorCode
+finally:
+    if _hidden:
+        del sys.modules["hypothesis"]
 
 __all__ = ["ErrorCode", "KafkaError", "Malformed"]
 
