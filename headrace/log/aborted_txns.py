@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,6 +78,13 @@ class AbortedTxns:
                 break
         return found
 
+    def spans(self) -> dict[int, list[tuple[int, int]]]:
+        """By producer id, (first offset, marker) of each of its aborted transactions."""
+        numbers, spans = self._numbers, dict[int, list[tuple[int, int]]]()
+        for at in range(0, len(numbers), _WIDTH):
+            spans.setdefault(numbers[at], []).append((numbers[at + _FIRST], numbers[at + _MARKER]))
+        return spans
+
     def markers_within(self, offset: int, below: int) -> int:
         """How many entries have their marker from `offset` on, before `below`."""
         return _place(self._numbers, below) - _place(self._numbers, offset)
@@ -91,6 +98,19 @@ class AbortedTxns:
         gone = _place(self._numbers, offset)
         if gone:
             self._replace(self._numbers[_WIDTH * gone :], gone)
+
+    def drop(self, markers: Collection[int]) -> None:
+        """These markers are no longer in the log, nor are records of their transactions. All entries are saved."""
+        numbers = self._numbers
+        places = [_place(numbers, marker) for marker in markers]
+        known = {place for place, marker in zip(places, markers, strict=True) if self._marker(place) == marker}
+        if known:
+            kept = [place for place in range(len(self)) if place not in known]
+            left = array("q", [number for place in kept for number in numbers[_WIDTH * place : _WIDTH * (place + 1)]])
+            self._replace(left, len(known))
+
+    def _marker(self, place: int) -> int:
+        return self._numbers[_WIDTH * place + _MARKER] if place < len(self) else -1
 
     def clear(self) -> None:
         self._replace(array("q"), 0)

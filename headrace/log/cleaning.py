@@ -9,11 +9,16 @@ Tombstones stay for `delete_retention_ms` after the first cleaning that saw them
 deletion: that cleaning writes the end of their stay into the batch's base timestamp and sets an attribute (KIP-534).
 A batch that loses all its records disappears, unless its header is still needed: the last batch of a producer carries
 its sequence, the last batch of a segment carries the segment's end. Those stay as batches without records.
+
+Records of aborted transactions go, and supersede nothing. A marker stays while there is a batch of its transaction, if
+only an empty one; then it gets a horizon as tombstones do, for readers that are between the two, and goes after it. The
+caller never comes with a batch of a transaction that is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from headrace.wire import batches, records
@@ -39,14 +44,15 @@ class KeyMap:
     def __len__(self) -> int:
         return len(self._last_offsets)
 
-    def add_batch(self, batch: Buffer, at: int = 0) -> bool:
+    def add_batch(self, batch: Buffer, at: int = 0, *, aborted: bool = False) -> bool:
         """Takes in the batch at `at`, the next one of the log; False if there is no room, and then nothing is added.
 
-        An empty map takes any batch, so that cleaning always moves on. A batch that cannot be opened adds no keys.
+        An empty map takes any batch, so that cleaning always moves on. A batch that cannot be opened adds no keys, nor
+        does one of an aborted transaction.
         """
         header = batches.read_header(batch, at)
         found: dict[bytes, int] = {}
-        if not header.is_control:
+        if not header.is_control and not aborted:
             try:
                 found = {_identity(key): offset for offset, key, _ in _scan(batch, at) if key is not None}
             except Malformed:
@@ -63,15 +69,45 @@ class KeyMap:
         return self._last_offsets.get(_identity(key), -1) <= offset
 
 
+class Decided:
+    """How the transactions of a log ended, and which of them have left something: for one run of cleaning over it, from
+    its start on, in order."""
+
+    def __init__(self, aborted: Mapping[int, Sequence[tuple[int, int]]]) -> None:
+        self._aborted = aborted  # by producer id: (first offset, marker) of each, rising
+        self._with_data: set[int] = set()
+        self.dropped_markers: list[int] = []
+        """Offsets of markers that are no longer in what `clean` returned."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        if not header.is_transactional:
+            return False
+        spans = self._aborted.get(header.producer_id, ())
+        at = bisect_right(spans, (header.base_offset, 1 << 62)) - 1
+        return at >= 0 and header.base_offset < spans[at][1]
+
+    def meet_data(self, header: BatchHeader) -> None:
+        if header.is_transactional:
+            self._with_data.add(header.producer_id)
+
+    def meet_marker(self, header: BatchHeader) -> bool:
+        """Whether there was a batch of the transaction that this ends."""
+        had_data = header.producer_id in self._with_data
+        self._with_data.discard(header.producer_id)
+        return had_data
+
+
 def clean(
     segment: Buffer,
     key_map: KeyMap,
+    decided: Decided,
     *,
     now_ms: int,
     delete_retention_ms: int,
     producer_last_offsets: Mapping[int, int],
+    ends_segment: bool = True,
 ) -> bytearray:
-    """What is left of a run of whole batches (a segment, or a part of one).
+    """What is left of a run of whole batches: a segment, or a part of one, the last if `ends_segment`.
 
     `producer_last_offsets`: for each producer id that the partition remembers, the last offset of its last batch.
     Raises Malformed if a batch is cut short or does not match its CRC: then the disk is at fault, and rewriting would
@@ -85,20 +121,47 @@ def clean(
         if not batches.crc_ok(view, at, header):
             raise Malformed(f"the batch at offset {header.base_offset} does not match its CRC")
         whole = view[at:end]
-        if header.is_control or header.base_offset >= key_map.next_offset:
+        if header.base_offset >= key_map.next_offset:
             out += whole
             continue
+        is_last_of_producer = producer_last_offsets.get(header.producer_id) == header.last_offset
         try:
-            left = _clean_batch(whole, header, key_map, now_ms, delete_retention_ms)
+            if header.is_control:
+                left = _clean_marker(whole, header, decided, now_ms, delete_retention_ms, is_last_of_producer)
+            else:
+                decided.meet_data(header)
+                aborted = decided.is_aborted(header)
+                left = None if aborted else _clean_batch(whole, header, key_map, now_ms, delete_retention_ms)
         except Malformed:
             left = whole
         if left is not None:
             out += left
-        elif end == len(view) or producer_last_offsets.get(header.producer_id) == header.last_offset:
+        elif is_last_of_producer or (ends_segment and end == len(view)):
             out += _emptied(header)
     if end != len(view):
         raise Malformed(f"{len(view) - end} bytes behind the last whole batch of a segment")
     return out
+
+
+def _clean_marker(
+    batch: memoryview, header: BatchHeader, decided: Decided, now_ms: int, delete_retention_ms: int, needed: bool
+) -> Buffer | None:
+    """The marker, with a horizon if nothing is left of its transaction; None if it may go."""
+    if decided.meet_marker(header) or needed or not header.is_transactional:
+        return batch
+    if not header.attributes & batches.DELETE_HORIZON and header.record_count:
+        return _with_horizon(*records.open_batch(batch), now_ms + delete_retention_ms)
+    if header.record_count and now_ms < header.base_timestamp:
+        return batch
+    decided.dropped_markers.append(header.base_offset)
+    return None
+
+
+def _with_horizon(header: BatchHeader, section: Buffer, horizon_ms: int) -> bytearray:
+    """The batch with all its records, their own times being what they were."""
+    shifted = records.filter_records(section, [True] * header.record_count, header.base_timestamp - horizon_ms)
+    attributes = header.attributes | batches.DELETE_HORIZON
+    return records.seal_batch(header._replace(base_timestamp=horizon_ms, attributes=attributes), shifted)
 
 
 def _clean_batch(

@@ -6,15 +6,17 @@ files, and swap them in (trimming.py). Neighbouring segments that together fit i
 steps of about a megabyte through Disk.off_loop: between two steps the event loop and other work have their turn, so a
 run of hours delays nobody by more than one step's hold on the interpreter.
 
-The active segment is never touched, nor are records younger than min.compaction.lag.ms.
+The active segment is never touched, nor are records younger than min.compaction.lag.ms, nor segments from the first on
+that has a record of a transaction that is open: only what is decided can supersede something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
-from headrace.log.cleaning import KeyMap, clean
+from headrace.log.cleaning import Decided, KeyMap, clean
 from headrace.log.indexes import SegmentIndex
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment, Shelf, segment_path
@@ -27,10 +29,14 @@ _MAX_SPAN: Final = 1 << 30  # offsets in one file; an index has room for twice a
 
 
 def dirty_segments(log: PartitionLog, now_ms: int) -> tuple[Segment, ...]:
-    """The sealed segments that may be compacted now: up to the first with a record that is too young."""
+    """The sealed segments that may be compacted now: up to the first with a record that is too young or undecided."""
     allowed: list[Segment] = []
     lag_ms = log.config.min_compaction_lag_ms
-    for segment in log.segments[:-1]:
+    decided_below = log.decided_below()
+    segments = log.segments
+    for segment, following in pairwise(segments):
+        if following.base_offset > decided_below:
+            break
         if lag_ms > 0 and segment.base_offset >= log.cleaned_to and now_ms - segment.newest_timestamp() < lag_ms:
             break
         allowed.append(segment)
@@ -86,55 +92,68 @@ class Compactor:
     def _run(self, log: PartitionLog, now_ms: int) -> Iterator[bool]:
         cuts = log.cuts
         sealed = dirty_segments(log, now_ms)
+        end_offset = log.end_offset
+        decided = Decided(log.aborted_txns.spans())
         keys = KeyMap(self._key_map_bytes)
         for segment in _dirty(log, sealed):
-            if not (yield from self._note_keys(segment, keys, log.cleaned_to)):
+            if not (yield from self._note_keys(segment, keys, decided, log.cleaned_to)):
                 break
         if keys.next_offset <= log.cleaned_to:
             return
-        if log.synced_offset < keys.next_offset:
-            log.sync()  # no record may go for one that a power cut can still take
+        if log.synced_offset < end_offset:
+            log.sync()  # no record may go for one, or for a marker, that a power cut can still take
             yield True
         groups = _groups(sealed, keys.next_offset, log.config.segment_bytes)
         for place, group in enumerate(groups):
             last = place + 1 == len(groups)
             cleaned_to = keys.next_offset if last else log.cleaned_to
             swap = Swap(tuple(group), segment_path(log.directory, group[0].base_offset, ".cleaned"), cleaned_to, cuts)
-            yield from self._clean_group(log, swap, keys, now_ms)
+            yield from self._clean_group(log, swap, keys, decided, now_ms)
 
-    def _note_keys(self, segment: Segment, keys: KeyMap, dirty_from: int) -> Generator[bool, None, bool]:
+    def _note_keys(
+        self, segment: Segment, keys: KeyMap, decided: Decided, dirty_from: int
+    ) -> Generator[bool, None, bool]:
         """False when the map is full."""
         for chunk in _chunks(segment, self._step_bytes):
             for at, header in walk(chunk):
-                if header.base_offset >= dirty_from and not keys.add_batch(chunk, at):
+                if header.base_offset < dirty_from:
+                    continue
+                if not keys.add_batch(chunk, at, aborted=decided.is_aborted(header)):
                     return False
             yield True
         return True
 
-    def _clean_group(self, log: PartitionLog, swap: Swap, keys: KeyMap, now_ms: int) -> Iterator[bool]:
+    def _clean_group(
+        self, log: PartitionLog, swap: Swap, keys: KeyMap, decided: Decided, now_ms: int
+    ) -> Iterator[bool]:
         """Write what is left of these segments to one new file, and swap it in."""
         try:
-            index = yield from self._write_cleaned(log, swap, keys, now_ms)
-            log.replace_segments(swap, index)
+            decided.dropped_markers.clear()
+            index = yield from self._write_cleaned(log, swap, keys, decided, now_ms)
+            log.replace_segments(swap, index, decided.dropped_markers)
         finally:
             self._shelf.disk.remove(swap.cleaned)  # there only if it did not become part of the log
         yield True
 
     def _write_cleaned(
-        self, log: PartitionLog, swap: Swap, keys: KeyMap, now_ms: int
+        self, log: PartitionLog, swap: Swap, keys: KeyMap, decided: Decided, now_ms: int
     ) -> Generator[bool, None, SegmentIndex]:
         file = self._shelf.disk.open(swap.cleaned, create=True)
         try:
             file.truncate(0)
             index = _IndexInMaking(swap.old[0], log.config.index_interval_bytes)
             for segment in swap.old:
+                position = 0
                 for chunk in _chunks(segment, self._step_bytes):
+                    position += len(chunk)
                     left = clean(
                         chunk,
                         keys,
+                        decided,
                         now_ms=now_ms,
                         delete_retention_ms=log.config.delete_retention_ms,
                         producer_last_offsets=log.producers.last_offsets(),
+                        ends_segment=segment is swap.old[-1] and position == segment.size,
                     )
                     index.add(left)
                     file.append((left,))

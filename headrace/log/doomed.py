@@ -12,20 +12,24 @@ from headrace.world.disk import Disk
 class DoomedFiles:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._waiting: list[tuple[int, PooledFile]] = []
+        self._waiting: list[tuple[int, int, PooledFile]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, file: PooledFile, due_ms: int) -> None:
+    def base_offsets(self) -> list[int]:
+        """Of the segments whose files are still there."""
+        return [base_offset for _, base_offset, _ in self._waiting]
+
+    def add(self, file: PooledFile, base_offset: int, due_ms: int) -> None:
         file.rename(file.path.with_name(file.path.name + ".deleted"))
-        self._waiting.append((due_ms, file))
+        self._waiting.append((due_ms, base_offset, file))
 
     def purge(self, now_ms: int) -> None:
         waiting, self._waiting = self._waiting, []
-        for due_ms, file in waiting:
+        for due_ms, base_offset, file in waiting:
             if due_ms <= now_ms:
                 file.close()
                 self._disk.remove(file.path)
             else:
-                self._waiting.append((due_ms, file))
+                self._waiting.append((due_ms, base_offset, file))

@@ -203,6 +203,12 @@ class PartitionLog(TrimmableLog):
         self.producers.settle(high_watermark)
         return self.producers.first_unstable()
 
+    def decided_below(self) -> int:
+        """Every transaction with a record before this offset has ended, by a marker that is committed."""
+        with self._lock:
+            unstable = self.producers.first_unstable()
+            return self.end_offset if unstable is None else unstable
+
     def aborted(self, first_offset: int, upto_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that a reader of these offsets must skip."""
         return self.aborted_txns.between(first_offset, upto_offset)

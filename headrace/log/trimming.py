@@ -7,7 +7,7 @@ finishes what a crash interrupts. All of it blocks; only truncation holds up app
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from headrace.log.segment import Segment, segment_path
 from headrace.wire.errors import ErrorCode, KafkaError
 
 _TRIM_MS = 60_000
+_SIDE_FILES = (".index", ".timeindex", aborted_txns.SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class TrimmableLog(DurableLog):
             if dropped:
                 self._front_moved(dropped)
             self.doomed.purge(now_ms)
+            with self._lock:  # whoever still reads a file must know which of its records were aborted
+                self.aborted_txns.cut_head(min([self.segments[0].base_offset, *self.doomed.base_offsets()]))
             config = self.config
             waits_ms = [_TRIM_MS, config.segment_ms // 2, config.file_delete_delay_ms // 2]
             if config.retention_ms >= 0:
@@ -130,16 +133,14 @@ class TrimmableLog(DurableLog):
             changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True}
         self._settle(**changes)
         self.epochs.cut_head(self.start_offset)
-        with self._lock:
-            self.aborted_txns.cut_head(first)
         for segment in dropped:
             self._retire(segment)
 
-    def _retire(self, segment: Segment) -> None:
+    def _retire(self, segment: Segment, suffixes: Sequence[str] = _SIDE_FILES) -> None:
         """Take a segment's files away; whoever is reading it may finish."""
         self._shelf.indexes.forget(segment)
-        self.doomed.add(segment.file, self._now_ms + self.config.file_delete_delay_ms)
-        for suffix in (".index", ".timeindex", aborted_txns.SUFFIX):
+        self.doomed.add(segment.file, segment.base_offset, self._now_ms + self.config.file_delete_delay_ms)
+        for suffix in suffixes:
             self._shelf.disk.remove(segment_path(self.directory, segment.base_offset, suffix))
         self._names_unsynced = True
 
@@ -201,8 +202,8 @@ class TrimmableLog(DurableLog):
 
     # -- in the middle ------------------------------------------------------------------------------------------------
 
-    def replace_segments(self, wanted: Swap, index: SegmentIndex) -> bool:
-        """Put a compacted file in the place of sealed segments; crash-safe.
+    def replace_segments(self, wanted: Swap, index: SegmentIndex, dropped_markers: Collection[int] = ()) -> bool:
+        """Put a compacted file in the place of sealed segments, from which these markers are gone; crash-safe.
 
         False if the log was truncated meanwhile or they are no longer all there; then nothing is done. From the rename
         to `.swap` on the new file counts: recovery finishes the rest (recovery.py).
@@ -217,13 +218,15 @@ class TrimmableLog(DurableLog):
             if self._checkpoint.segment < following:  # no position in a file that is about to change
                 changes |= {"recovery_point": following, "segment": following, "position": 0}
                 changes |= {"has_producers": True, "first_append_ms": -1}
-            self._settle(**changes)
             first = old[0].base_offset
+            self._rewrite_aborted(first, following, dropped_markers)
+            self._settle(**changes)
             disk, swap = self._shelf.disk, self.directory / recovery.swap_name(first, following)
             try:
                 disk.rename(wanted.cleaned, swap)
                 disk.sync_dir(self.directory)
-                for segment in old:
+                self._retire(old[0], (".index", ".timeindex"))
+                for segment in old[1:]:
                     self._retire(segment)
                 disk.sync_dir(self.directory)
                 disk.rename(swap, segment_path(self.directory, first, ".log"))
@@ -239,6 +242,20 @@ class TrimmableLog(DurableLog):
                 self.segments = (*self.segments[:at], fresh, *self.segments[at + len(old) :])
             return True
 
+    def _rewrite_aborted(self, first: int, following: int, dropped_markers: Collection[int]) -> None:
+        """Make one file of aborted transactions for what is to become one segment, and forget those of which nothing is
+        left. Nothing is lost if the swap does not come about: their records went in an earlier run."""
+        with self._lock:
+            unsaved = self._unsaved_aborted()
+        try:
+            self._save_aborted(unsaved)
+            with self._lock:
+                self.aborted_txns.drop(dropped_markers)
+                entries = self.aborted_txns.encoded(first, following)
+            aborted_txns.replace_file(self._shelf.disk, self.directory, first, entries)
+        except OSError as error:
+            raise self._write_failed(error) from error
+
     @property
     def cleaned_to(self) -> int:
         """Compaction has been over everything before this offset."""
@@ -248,7 +265,7 @@ class TrimmableLog(DurableLog):
         self.cuts += 1
         for later in self.segments[place + 1 :]:
             later.file.close()
-            for suffix in (".log", ".index", ".timeindex", aborted_txns.SUFFIX):
+            for suffix in (".log", *_SIDE_FILES):
                 self._shelf.disk.remove(segment_path(self.directory, later.base_offset, suffix))
         self._remove_snapshots([snapshot for snapshot in self._snapshots if snapshot > offset])
         self._shelf.disk.sync_dir(self.directory)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.log.cleaning import KeyMap, clean
+from headrace.log.cleaning import Decided, KeyMap, clean
 from headrace.wire import batches, records
 from headrace.wire.errors import Malformed
 from headrace.wire.records import Record
@@ -48,6 +48,7 @@ def cleaned(
     result = clean(
         segment,
         key_map or map_of(segment),
+        Decided({}),
         now_ms=now_ms,
         delete_retention_ms=DAY_MS,
         producer_last_offsets=producers or {},
@@ -176,8 +177,8 @@ def test_the_last_batch_of_a_segment_stays_so_that_its_end_is_known() -> None:
 
 
 def test_control_batches_are_kept_and_their_keys_do_not_count() -> None:
-    marker = segment_of([put(0, b"\x00\x00\x00\x01")], attributes=batches.CONTROL | batches.TRANSACTIONAL)
-    data = segment_of([put(1, b"\x00\x00\x00\x01")])
+    marker = segment_of([put(0, b"\x00\x00\x00\x02")], attributes=batches.CONTROL)
+    data = segment_of([put(1, b"\x00\x00\x00\x02")])
     assert cleaned(marker + data + segment_of([put(2, b"x")])) == marker + data + segment_of([put(2, b"x")])
     key_map = map_of(marker)
     assert (len(key_map), key_map.next_offset) == (0, 1)
