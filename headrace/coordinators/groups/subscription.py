@@ -48,8 +48,8 @@ def read_subscription(metadata: bytes) -> EmbeddedSubscription:
     owned = _read_parts(cursor) if version >= 1 else {}
     if version >= 2:
         cursor.number("i")
-    rack = cursor.optional() if version >= 3 else None
-    return EmbeddedSubscription(min(version, HIGHEST_VERSION), topics, owned, rack or None)  # "": librdkafka without one
+    rack = (cursor.optional() or None) if version >= 3 else None  # librdkafka writes "" for none
+    return EmbeddedSubscription(min(version, HIGHEST_VERSION), topics, owned, rack)
 
 
 def read_assignment(raw: bytes) -> Mapping[str, frozenset[int]]:
