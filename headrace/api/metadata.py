@@ -49,7 +49,7 @@ class Metadata:
 
     def _missing(self, asked: list[Message]) -> list[str]:
         topics = self._view.image.topics
-        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None and topic.topic_id is None)
         return [
             name
             for name in names
@@ -76,7 +76,7 @@ class Metadata:
 
     def _answer(self, peer: Peer, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
         image = self._view.image
-        unique = {(topic.topic_id if topic.name is None else topic.name): topic for topic in asked}
+        unique = {(topic.topic_id or topic.name): topic for topic in asked}
         return self._response(peer, [_asked_topic(topic, image, refused) for topic in unique.values()])
 
     def _response(self, peer: Peer, topics: list[Message]) -> Message:
@@ -95,8 +95,8 @@ class Metadata:
 
 def _asked_topic(asked: Message, image: ClusterImage, refused: dict[str, ErrorCode]) -> Message:
     name: str | None = asked.name
-    if name is None:
-        topic_id: uuid.UUID | None = asked.topic_id
+    topic_id: uuid.UUID | None = asked.topic_id
+    if topic_id is not None or name is None:  # an id decides, whatever stands beside it: Java sends "" there
         found = None if topic_id is None else image.topics_by_id.get(topic_id)
         if found is None:
             code = ErrorCode.invalid_request if topic_id is None else ErrorCode.unknown_topic_id

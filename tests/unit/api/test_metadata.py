@@ -59,7 +59,8 @@ def test_an_empty_list_asks_for_brokers_only(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_topics_are_found_by_id_and_an_unknown_id_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [None, ""])
+def test_topics_are_found_by_id_and_an_unknown_id_is_told(tmp_path: Path, beside: str | None) -> None:
     async def story(room: AdminRoom) -> None:
         made = await room.controller.create_topic(NewTopic("orders"))
         other = uuid.UUID(int=77)
@@ -67,7 +68,7 @@ def test_topics_are_found_by_id_and_an_unknown_id_is_told(tmp_path: Path) -> Non
             metadata(room),
             METADATA,
             12,
-            topics=[Message(topic_id=made.id, name=None), Message(topic_id=other, name=None)],
+            topics=[Message(topic_id=made.id, name=beside), Message(topic_id=other, name=beside)],
         )
         found, unknown = answer.topics
         assert (found.name, found.topic_id, found.error_code) == ("orders", made.id, 0)
