@@ -148,6 +148,9 @@ def exactly_once(
     own that it keeps over restarts, such as "billing-0", "billing-1". A second worker with the same id fences the
     first, which raises Fenced and must end.
 
+    A worker is a static member of the group under its transactional id: one that crashes and comes back has its
+    partitions at once. One that goes for good keeps them from the others for the session timeout (45 seconds).
+
     The loop ends when `stop()` is true, when nothing came for `idle_s` (counted once it has
     partitions), or after `max_messages`; without these it runs
     until it is interrupted. Whenever it ends, what is committed is whole.

@@ -119,7 +119,10 @@ class Producer:
         try:
             left = 0 if self._transactional_id else self._serving(client.flush, timeout_s)
         finally:
-            for last_call in (client.purge, lambda: client.flush(0), client.close):
+            is_over = self._transactions is not None and self._transactions.is_over
+            # A fenced client is only let go of: its own close would try to abort what is not its to abort.
+            last_calls = (client.purge, lambda: client.flush(0), *(() if is_over else (client.close,)))
+            for last_call in last_calls:
                 with suppress(SdkError):  # a fatal error that was told before, or is being told now
                     self._serving(last_call)
         if not self._transactional_id:

@@ -43,6 +43,11 @@ class Transactions:
     def is_open(self) -> bool:
         return self._open
 
+    @property
+    def is_over(self) -> bool:
+        """Whether this producer is fenced, or broken otherwise."""
+        return self._ended is not None
+
     def start(self) -> None:
         """Make this producer known: the broker fences those before it and aborts what they left open."""
         if not self._known:

@@ -12,7 +12,7 @@ from headrace.testing.local_broker import LocalBroker
 
 from .topics import create_topic, fill
 
-IDLE_S = 1.0
+IDLE_S = 5.0  # where a story cannot say how many messages it will read; the others end at their count
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def shout(message: Message) -> str:
 
 
 def test_every_input_has_its_result_once(topics: LocalBroker) -> None:
-    tally = run(topics, shout)
+    tally = run(topics, shout, max_messages=100)
     assert (tally.read, tally.written, results(topics)) == (100, 100, wanted(0, 100))
 
 
 def test_a_second_run_goes_on_where_the_first_one_ended(topics: LocalBroker) -> None:
     assert run(topics, shout, max_messages=30).read == 30
-    assert run(topics, shout).read == 70
+    assert run(topics, shout, max_messages=70).read == 70
     assert results(topics) == wanted(0, 100)
 
 
@@ -83,7 +83,7 @@ def test_a_transform_may_write_nothing_one_or_many(topics: LocalBroker) -> None:
             yield Record(f"{number}b", key="k", tags=("t",))
             yield Record("elsewhere", topic="others")
 
-    tally = run(topics, some)
+    tally = run(topics, some, max_messages=100)
     assert (tally.read, tally.written, results(topics)) == (100, 6, ["0a", "0b", "1a", "1b"])
 
 
@@ -111,7 +111,7 @@ def test_the_loop_works_under_asyncio(topics: LocalBroker) -> None:
 
     tally = asyncio.run(
         exactly_once_async(
-            topics.bootstrap, consume_from="numbers", produce_to="results", group="g", idle_s=IDLE_S,
+            topics.bootstrap, consume_from="numbers", produce_to="results", group="g", max_messages=100,
             transform=later, transactional_id="worker-0",
         )
     )  # fmt: skip
