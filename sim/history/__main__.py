@@ -5,8 +5,10 @@ Several files are taken as one history that several processes of one machine rec
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from sim.history.event import BadHistory, merge, parse_all
@@ -18,7 +20,8 @@ def main(paths: Sequence[str]) -> int:
         sys.stderr.write("usage: python -m sim.history FILE...\n")
         return 2
     try:
-        verdict = judge(merge(parse_all(Path(path).read_text().splitlines()) for path in paths))
+        with ExitStack() as files:
+            verdict = judge(merge(parse_all(files.enter_context(Path(path).open())) for path in paths))
     except (BadHistory, OSError) as error:
         sys.stderr.write(f"no verdict: {error}\n")
         return 2
@@ -27,4 +30,5 @@ def main(paths: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # everything is kept to the end: looking for garbage among millions of events is idle work
     sys.exit(main(sys.argv[1:]))

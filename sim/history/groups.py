@@ -14,7 +14,7 @@ from sim.history.event import OK, Event
 from sim.history.invariants import Limits, Report
 from sim.history.operations import Operations
 
-JOINS_AND_LEAVES = frozenset(("join", "close", "lost", "fenced", "partitions"))
+JOINS_AND_LEAVES = frozenset(("join", "leave", "close", "lost", "fenced", "partitions"))
 
 
 def check(ops: Operations, limits: Limits, report: Report) -> None:
@@ -100,9 +100,11 @@ def fenced_commits(ops: Operations, report: Report) -> None:
 
 
 def rest(ops: Operations, group: str, events: list[Event], limits: Limits, report: Report) -> None:
-    reasons = sorted(
-        [event for event in events if event.f in JOINS_AND_LEAVES] + _moves(ops, group), key=lambda event: event.n
-    )
+    left = {event.proc for event in events if event.f == "leave"}
+    reasons = [
+        event for event in events if event.f in JOINS_AND_LEAVES and (event.f != "close" or event.proc not in left)
+    ]
+    reasons = sorted(reasons + _moves(ops, group), key=lambda event: event.n)
     generations: dict[int, Event] = {}
     for event in events:
         if event.f == "assign" and event.epoch is not None:

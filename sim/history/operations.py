@@ -15,7 +15,7 @@ from typing import Any
 from sim.history.event import FAIL, INFO, INVOKE, OK, READ_COMMITTED, READ_UNCOMMITTED, BadHistory, Event, Record
 
 NEVER = 1 << 62
-MEMBERSHIP = frozenset(("join", "assign", "revoke", "lost", "fenced", "close", "move", "partitions"))
+MEMBERSHIP = frozenset(("join", "leave", "assign", "revoke", "lost", "fenced", "close", "move", "partitions"))
 
 
 @dataclass(slots=True)
@@ -104,7 +104,6 @@ class Init:
     proc: str
     n: int
     end: int
-    epoch: int | None
 
 
 @dataclass(slots=True)
@@ -113,7 +112,6 @@ class FinalRead:
 
     tp: str
     start: int
-    end: int | None
     records: list[Record] = field(default_factory=list)
     n: int = 0
 
@@ -138,9 +136,6 @@ class Operations:
 
     def isolation(self, proc: str) -> str:
         return self.sessions[proc].isolation
-
-    def final(self, tp: str, isolation: str = READ_UNCOMMITTED) -> FinalRead | None:
-        return self.finals.get((tp, isolation))
 
     def log_start(self, tp: str) -> int:
         return self.starts.get(tp, 0)
@@ -230,7 +225,7 @@ def _end(ops: Operations, event: Event, invoke: Event | None, commits: dict[int,
     elif f == "init":
         txn_id = ops.sessions[event.proc].txn_id
         if event.type == OK and txn_id is not None:
-            ops.inits[txn_id].append(Init(event.proc, event.op or event.n, event.n, event.epoch))
+            ops.inits[txn_id].append(Init(event.proc, event.op or event.n, event.n))
     elif f == "begin":
         assert event.txn is not None
         ops.txns[event.txn] = Transaction(event.txn, event.proc, event.n)
@@ -267,7 +262,7 @@ def _add_final(ops: Operations, event: Event, details: dict[str, Any]) -> None:
     key = event.tp, details.get("isolation", READ_UNCOMMITTED)
     if key not in ops.finals:
         start = details.get("start", 0)
-        ops.finals[key] = FinalRead(event.tp, start, details.get("end"), n=event.n)
+        ops.finals[key] = FinalRead(event.tp, start, n=event.n)
         ops.starts[event.tp] = max(start, ops.starts.get(event.tp, 0))
         if details.get("compacted"):
             ops.compacted.add(event.tp)

@@ -237,10 +237,10 @@ def g4_new_owner_begins_too_late(place: Place) -> bool:
     event = place.pick(found)
     if event is None:
         return False
-    later = event.records[-1].off
-    for other in place.events:  # nobody is about to commit the later place
-        if other.f == "commit" and other.type == INVOKE and later in (other.offs or {}).values():
-            return False
+    before, later = event.records[-2].off, event.records[-1].off
+    commits = [off or 0 for other in place.of("commit", INVOKE) for off in (other.offs or {}).values()]
+    if any(before < off <= later for off in commits):  # somebody may be about to commit the later place
+        return False
     del event.records[:-1]
     return True
 
