@@ -207,7 +207,8 @@ def _start_of_index(segment: Segment, position: int) -> SegmentIndex:
         size, segment.size = segment.size, position
         index = segment.rebuilt_index()
         segment.size = size
-    index.cut(position)
+    if index.covered != position:
+        segment.cut_index(index, position)
     return index
 
 

@@ -134,10 +134,8 @@ class Segment:
         with self.file as file:
             file.truncate(position)
             file.sync()
-        index.cut(position)
+        self.cut_index(index, position)
         self.max_timestamp = index.max_timestamp()
-        for _, header in self.headers(index.time_positions[-1] if index.times else 0, position, wait=True):
-            self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
         self.size = index.covered = position
         self._index = index
         self.index_stale = True
@@ -220,6 +218,14 @@ class Segment:
                 raise NotCached
             data.append(found)
         return decode(data[0], data[1], self.base_offset)
+
+    def cut_index(self, index: SegmentIndex, position: int) -> None:
+        """Make the index that of the bytes before `position`, latest timestamp included."""
+        index.cut(position)
+        newest = index.max_timestamp()
+        for _, header in self.headers(index.time_positions[-1] if index.times else 0, position, wait=True):
+            newest = max(newest, header.max_timestamp)
+        index.add_time(newest, position)
 
     def stored_index(self) -> SegmentIndex:
         """The index as the files have it, valid as far as its `covered` says."""

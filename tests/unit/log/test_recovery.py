@@ -167,3 +167,16 @@ def test_a_truncation_that_a_crash_interrupts_is_finished_at_the_next_start() ->
     point = checkpoints.load(disk, FOLDER)
     assert point is not None
     assert point.truncate_to is None
+
+
+def test_times_before_a_truncation_are_found_after_a_crash() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for _ in range(3):
+        log.append(batch(), 0, now_ms=NOW)
+    log.close()
+    log = open_log(disk)
+    log.truncate_to(1)
+    again = killed(disk, log)
+    assert again.find_time(NOW, 1) == (0, NOW)
+    assert again.find_max_timestamp(1) == (0, NOW)
