@@ -69,7 +69,7 @@ def refusal(admission: Admission, partition: Partition, version: int) -> KafkaEr
     if code is None:
         return None
     place = f"{partition.topic}-{partition.index}"
-    return KafkaError(_word(version, code), f"{place} cannot be written to in this transaction: {code.name}")
+    return KafkaError(_word(version, code), f"{place} takes no records of this transaction: {_why(code)}")
 
 
 def _producers(body: Message, find: Find) -> dict[tuple[int, int], dict[tuple[str, int], Partition]]:
@@ -101,6 +101,16 @@ def _copy_records(body: Message) -> None:
 
 async def _all(waits: list[asyncio.Future[None]]) -> None:
     await asyncio.wait(waits)
+
+
+def _why(code: ErrorCode) -> str:
+    words = {
+        ErrorCode.unknown_producer_id: "it was open for longer than its timeout, and has been aborted",
+        ErrorCode.transaction_abortable: "the partition was not added to it",
+        ErrorCode.producer_fenced: "another producer has begun with the same transactional id",
+        ErrorCode.concurrent_transactions: "the one before it is still being ended",
+    }
+    return words.get(code, code.name)
 
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:

@@ -196,12 +196,14 @@ class Broker:
     def _open_metrics(self, host: str, port: int) -> None:
         from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
         from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
+        from headrace.server.transaction_metrics import transaction_metrics
 
         names = {key: api.name for key, api in self._table.items()}
 
         def gather() -> Iterator[Metric]:
             yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
             yield from group_metrics(self._groups, self._host, self._world.clock)
+            yield from transaction_metrics(self._transactions, self._host, self._world.clock)
 
         server = MetricsServer(gather)
         self.metrics_port = server.open(host, port)
