@@ -191,10 +191,17 @@ class RecordedTransactions(RecordedProducer):
 
 
 class RecordedConsumer:
-    def __init__(self, recorder: Recorder, proc: str, bootstrap: str, group: str, **settings: Any) -> None:
-        """A member of `group` from the earliest offset on, without automatic commits."""
+    def __init__(
+        self, recorder: Recorder, proc: str, bootstrap: str, group: str, in_pipe: bool = False, **settings: Any
+    ) -> None:
+        """A member of `group` from the earliest offset on, without automatic commits.
+
+        It commits when it gives partitions back, unless it feeds a pipe: there transactions commit, and what an aborted
+        one had read must be read again.
+        """
         self.proc = proc
         self.group = group
+        self._in_pipe = in_pipe
         self._recorder = recorder
         self._next: dict[tuple[str, int], int] = {}
         self._commits = 0
@@ -228,8 +235,8 @@ class RecordedConsumer:
         )
 
     def _revoked(self, _: Consumer, parts: list[TopicPartition]) -> None:
-        """Commit what was delivered, then give the partitions back."""
-        self.commit()
+        if not self._in_pipe:
+            self.commit()
         self._told("revoke", parts)
 
     def _told(self, f: str, parts: list[TopicPartition]) -> None:
