@@ -15,7 +15,7 @@ from collections.abc import Callable
 from headrace.api.contract import Disconnect, Reply, Request
 from headrace.api.transaction_entry import Admission
 from headrace.api.transactional_produce import TransactionalProduce, refusal
-from headrace.model.image import ClusterImage
+from headrace.model.image import INTERNAL_TOPICS, ClusterImage
 from headrace.model.names import topic_name_problem
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -82,6 +82,8 @@ class Produce:
             if acks not in (-1, 0, 1):
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}, not -1, 0 or 1")
             partition = self._find(request.version, topic, data.index)
+            if partition.topic in INTERNAL_TOPICS:
+                raise KafkaError(ErrorCode.invalid_topic_exception, f"{partition.topic} is written by the broker alone")
             if admission is not None:
                 _check_admitted(admission, partition, request)
             if acks == -1:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.transactions.markers import Mark
@@ -39,7 +38,7 @@ class MarkerDelivery:
         """Starts at once; done when every partition has its marker or is gone. KafkaError where another coordinator
         has taken over: it delivers its own."""
         delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._deliver(marks, delivered)
+        self._deliver(marks, delivered, attempt=1)
         return delivered
 
     def write_one(self, topic: str, partition: int, end: TransactionEnd) -> asyncio.Future[None] | None:
@@ -49,7 +48,7 @@ class MarkerDelivery:
         hosted = self._host.find(topic, partition)
         return hosted.committed(hosted.append_end(end))
 
-    def _deliver(self, marks: Sequence[Mark], delivered: asyncio.Future[None]) -> None:
+    def _deliver(self, marks: Sequence[Mark], delivered: asyncio.Future[None], attempt: int) -> None:
         if delivered.done():
             return
         failed = list[Mark]()
@@ -62,37 +61,43 @@ class MarkerDelivery:
                 elif written is not None:
                     waiting.append((mark, written))
             except KafkaError as error:
-                if self._must_repeat(mark, error, delivered):
+                if _must_repeat(mark, error, delivered, attempt):
                     failed.append(mark)
         if delivered.done():
             return
         if waiting:
             collected = asyncio.gather(*(written for _, written in waiting), return_exceptions=True)
-            collected.add_done_callback(lambda done: self._collect(waiting, failed, delivered))
+            collected.add_done_callback(lambda done: self._collect(waiting, failed, delivered, attempt))
         else:
-            self._finish(failed, delivered)
+            self._finish(failed, delivered, attempt)
 
     def _collect(
-        self, waited: list[tuple[Mark, asyncio.Future[None]]], failed: list[Mark], delivered: asyncio.Future[None]
+        self,
+        waited: list[tuple[Mark, asyncio.Future[None]]],
+        failed: list[Mark],
+        delivered: asyncio.Future[None],
+        attempt: int,
     ) -> None:
         for mark, written in waited:
             error = None if written.cancelled() else written.exception()
-            if isinstance(error, KafkaError) and self._must_repeat(mark, error, delivered):
+            if isinstance(error, KafkaError) and _must_repeat(mark, error, delivered, attempt):
                 failed.append(mark)
-        self._finish(failed, delivered)
+        self._finish(failed, delivered, attempt)
 
-    def _must_repeat(self, mark: Mark, error: KafkaError, delivered: asyncio.Future[None]) -> bool:
-        if error.code is ErrorCode.transaction_coordinator_fenced:
-            if not delivered.done():
-                delivered.set_exception(error)
-            return False
-        if error.code in _DONE:
-            return False
-        logger.warning("no marker in %s-%d yet (%s); trying again", mark.topic, mark.partition, error)
-        return True
-
-    def _finish(self, failed: list[Mark], delivered: asyncio.Future[None]) -> None:
+    def _finish(self, failed: list[Mark], delivered: asyncio.Future[None], attempt: int) -> None:
         if failed:
-            self._clock.call_later(RETRY_S, partial(self._deliver, failed, delivered))
+            self._clock.call_later(RETRY_S, self._deliver, failed, delivered, attempt + 1)
         elif not delivered.done():
             delivered.set_result(None)
+
+
+def _must_repeat(mark: Mark, error: KafkaError, delivered: asyncio.Future[None], attempt: int) -> bool:
+    if error.code is ErrorCode.transaction_coordinator_fenced:
+        if not delivered.done():
+            delivered.set_exception(error)
+        return False
+    if error.code in _DONE:
+        return False
+    if attempt == 1:
+        logger.warning("no marker in %s-%d yet (%s); trying until there is one", mark.topic, mark.partition, error)
+    return True

@@ -129,6 +129,26 @@ def test_readers_of_committed_records_stop_before_an_open_transaction(client: Tr
     assert client.end_offset(committed=True) == 2
 
 
+def test_a_waiting_reader_of_committed_records_wakes_with_the_end_and_not_before(
+    broker: Any, client: TransactionClient
+) -> None:
+    with TransactionClient(broker.port) as reader:
+        sent = reader.send_fetch(max_wait_ms=20_000)
+        assert client.produce(12) == NONE
+        assert client.produce(12) == NONE
+        assert client.end(5, commit=True) == NONE
+        answered, found = reader.receive_fetch()
+        assert answered == sent
+        assert [header.is_control for _, header in walk(found.records)] == [False, False, True]
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+def test_nobody_but_the_broker_writes_to_internal_topics(client: TransactionClient, topic: str) -> None:
+    client.find("g", 0)
+    assert client.produce(12, topic=topic) == code("invalid_topic_exception")
+    assert client.produce(9, topic=topic, transactional_id=None, attributes=0) == code("invalid_topic_exception")
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_offsets_are_committed_with_the_transaction(client: TransactionClient, version: int) -> None:
     client.find("g", 0)

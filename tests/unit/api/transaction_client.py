@@ -12,6 +12,7 @@ from tests.raw_client import RawClient
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, CREATE_TOPICS = 0, 1, 2, 3, 9, 10, 19
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 27, 28
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+FETCH_VERSION = 12
 TOPIC = "t"
 
 
@@ -94,7 +95,8 @@ class TransactionClient(RawClient):
             attributes=odd.get("attributes", TRANSACTIONAL),  # type: ignore[arg-type]
         )
         data = Message(index=partition, records=bytes(batch))
-        topic = Message(name=TOPIC, topic_id=self.topic_id() if version >= 13 else None, partition_data=[data])
+        name = odd.get("topic", TOPIC)
+        topic = Message(name=name, topic_id=self.topic_id() if version >= 13 else None, partition_data=[data])
         body = Message(
             transactional_id=odd.get("transactional_id", self.id),
             acks=odd.get("acks", -1),
@@ -148,10 +150,18 @@ class TransactionClient(RawClient):
         found = answer.topics[0].partitions[0]
         return found.committed_offset, found.error_code
 
-    def fetch(self, version: int = 12, *, committed: bool = True, partition: int = 0) -> Message:
-        """The partition's part of the answer."""
+    def fetch(self, *, committed: bool = True) -> Message:
+        """Partition 0's part of the answer."""
+        self.send_fetch(committed=committed)
+        return self.receive_fetch()[1]
+
+    def receive_fetch(self) -> tuple[int, Message]:
+        correlation_id, answer = self.receive(FETCH, FETCH_VERSION)
+        return correlation_id, answer.responses[0].partitions[0]
+
+    def send_fetch(self, *, committed: bool = True, max_wait_ms: int = 0) -> int:
         part = Message(
-            partition=partition,
+            partition=0,
             current_leader_epoch=-1,
             fetch_offset=0,
             last_fetched_epoch=-1,
@@ -160,8 +170,8 @@ class TransactionClient(RawClient):
         )
         body = Message(
             replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
+            max_wait_ms=max_wait_ms,
+            min_bytes=int(max_wait_ms > 0),
             max_bytes=1 << 20,
             isolation_level=int(committed),
             session_id=0,
@@ -170,8 +180,7 @@ class TransactionClient(RawClient):
             forgotten_topics_data=[],
             rack_id="",
         )
-        found: Message = self.call(FETCH, version, body).responses[0].partitions[0]
-        return found
+        return self.send(FETCH, FETCH_VERSION, body)
 
     def end_offset(self, *, committed: bool, version: int = 5) -> int:
         part = Message(partition_index=0, current_leader_epoch=-1, timestamp=-1)
