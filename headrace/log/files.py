@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -44,13 +45,14 @@ class FilePool:
 
 
 class PooledFile:
-    __slots__ = ("_pool", "absent", "path", "pins")
+    __slots__ = ("_pool", "absent", "path", "pins", "prepare")
 
     def __init__(self, pool: FilePool, path: Path) -> None:
         self._pool = pool
         self.path = path
         self.pins = 0
         self.absent = False  # it is made when it is first used: most partitions of a new topic stay empty for a while
+        self.prepare: Callable[[], None] | None = None  # makes the folder for an absent file
 
     def __enter__(self) -> File:
         pool = self._pool
@@ -58,6 +60,9 @@ class PooledFile:
             file = pool.opened.get(self)
             if file is None:
                 pool.make_room()
+                if self.absent and self.prepare is not None:
+                    self.prepare()
+                    self.prepare = None
                 file = pool.opened[self] = pool.disk.open(self.path, create=self.absent)
                 self.absent = False
             else:

@@ -43,6 +43,11 @@ def load(disk: Disk, directory: Path) -> uuid.UUID:
     return uuid.UUID(value) if key == "topic_id" and len(value) == 36 else UNKNOWN
 
 
+def make_folder(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
+    disk.make_dirs(directory)
+    save(disk, directory, topic_id)
+
+
 def save(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
     file = disk.open(directory / NAME, create=True)
     try:

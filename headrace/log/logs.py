@@ -114,6 +114,7 @@ class Logs:
         loaded = recovery.load(self._shelf, directory, config.index_interval_bytes, now_ms)
         log = PartitionLog(self._shelf, loaded, config, self._unsynced, now_ms)
         log.finish_truncation()
+        log.load_ids(now_ms)
         if loaded.scanned_bytes and log.offline is None:
             if config.fsync:
                 log.sync()  # what a client may read on such a topic must be on disk
@@ -124,7 +125,7 @@ class Logs:
     # -- making and removing ------------------------------------------------------------------------------------------
 
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
-        """The log of a new partition. Its folder becomes durable with its first records.
+        """The log of a new partition. Its folder is made for its first records and becomes durable with them.
 
         A folder of that name is taken up if it is this topic's, and set aside for removal if it is another's.
         """
@@ -132,10 +133,12 @@ class Logs:
         now_ms = self._clock.now_ms()
         if self._disk.exists(directory) and identity.load(self._disk, directory) != topic_id:
             self._set_aside(directory)
-        if not self._disk.exists(directory):
-            self._disk.make_dirs(directory)
-            identity.save(self._disk, directory, topic_id)
-        log = self._logs[topic, partition] = self._open_log(directory, config, now_ms)
+        if self._disk.exists(directory):
+            log = self._open_log(directory, config, now_ms)
+        else:
+            unborn = recovery.unborn(self._shelf, directory, topic_id, config.index_interval_bytes)
+            log = PartitionLog(self._shelf, unborn, config, self._unsynced, now_ms)
+        self._logs[topic, partition] = log
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -145,7 +148,8 @@ class Logs:
             return
         self._unsynced.discard(log)
         log.abandon()
-        self._set_aside(log.directory)
+        if self._disk.exists(log.directory):
+            self._set_aside(log.directory)
 
     def _set_aside(self, directory: Path) -> None:
         target = directory.with_name(f"{directory.name}.{next(self._deletion_number)}.deleted")

@@ -19,6 +19,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headrace.log import aborted_txns, identity, leader_epochs, replay
@@ -54,6 +55,26 @@ class Loaded:
     clean: bool
     scanned_bytes: int = 0
     damage: OSError | None = None
+
+
+def unborn(shelf: Shelf, directory: Path, topic_id: uuid.UUID, interval_bytes: int) -> Loaded:
+    """A partition that nobody has written to: nothing of it is on disk before its first record is."""
+    segment = Segment(shelf, directory, 0, 0, interval_bytes)
+    segment.file.absent = True
+    segment.file.prepare = partial(identity.make_folder, shelf.disk, directory, topic_id)
+    return Loaded(
+        directory=directory,
+        topic_id=topic_id,
+        checkpoint=Checkpoint(),
+        segments=[segment],
+        start_offset=0,
+        end_offset=0,
+        epochs=LeaderEpochs(),
+        producers=ProducerStates(),
+        aborted_txns=AbortedTxns(),
+        snapshots=[],
+        clean=False,
+    )
 
 
 def load(shelf: Shelf, directory: Path, interval_bytes: int, now_ms: int) -> Loaded:
@@ -126,7 +147,8 @@ def finish_swap(shelf: Shelf, directory: Path, swap: str, names: list[str]) -> l
     disk = shelf.disk
     first, following = int(swap[:20]), int(swap[21:41])
     replaced = [name for name in names if _OF_A_SEGMENT.fullmatch(name) and first <= int(name[:20]) < following]
-    gone = [name for name in replaced if not (name.endswith(".snapshot") and int(name[:20]) == first)]
+    stays = {segment_path(directory, first, suffix).name for suffix in (".snapshot", aborted_txns.SUFFIX)}
+    gone = [name for name in replaced if name not in stays]
     for name in gone:
         disk.remove(directory / name)
     disk.sync_dir(directory)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.log import aborted_txns, recovery, replay
+from headrace.log import aborted_txns, dedup, recovery, replay
 from headrace.log import checkpoint as checkpoints
 from headrace.log.durability import DurableLog
 from headrace.log.indexes import SegmentIndex
@@ -281,14 +281,23 @@ class TrimmableLog(DurableLog):
         self.producers = replay.rebuilt_producers(self._shelf, self.segments, self._snapshots, offset, self._now_ms)
         if self._checkpoint.has_producers and self._checkpoint.recovery_point == offset:
             self._write_snapshot(offset, self.producers.encode())
+        self.load_ids(self._now_ms)
         self._changed = True
         self._unsynced.add(self)
+
+    def load_ids(self, now_ms: int) -> None:
+        """Called once after opening, and after a cut: find the ids that a topic with deduplication has to know."""
+        if self.config.dedup_window_ms and self.offline is None:
+            offsets = (self.start_offset, self.end_offset)
+            self.dedup = dedup.loaded(self._shelf.disk, self.segments, offsets, self.config, now_ms)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`, as a replica does whose records its leader no longer has."""
         with self._sync_lock, self._lock:
             if self.offline is not None:
                 raise self._refusal()
+            with self.segments[-1].file:
+                pass  # so that there is a folder
             self._settle(
                 restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
                 has_producers=False, cleaned_to=0,
@@ -311,6 +320,8 @@ class TrimmableLog(DurableLog):
             self.epochs.changed = True
             self.producers = ProducerStates()
             self.aborted_txns.clear()
+            if self.dedup is not None:
+                self.dedup = dedup.begun(self._shelf.disk, self.directory, offset, self.config)
             self._settle(restart_at=None)
             self._changed = True
 

@@ -80,11 +80,28 @@ def test_folders_that_belong_to_no_topic_are_left_as_they_are() -> None:
     async def story(disk: SimDisk, clock: SimClock) -> None:
         logs = Logs(disk, clock, FOLDER)
         logs.create("stray", 0, ID, TopicConfig())
+        put(logs, clock, "stray")
         await logs.close()
         again = Logs(disk, clock, FOLDER)
         await again.open(lambda name: None)
         assert again.get("stray", 0) is None
         assert disk.exists(FOLDER / "stray-0")
+
+    simulated(story)
+
+
+def test_a_partition_without_records_takes_no_place_on_disk() -> None:
+    async def story(disk: SimDisk, clock: SimClock) -> None:
+        logs = Logs(disk, clock, FOLDER)
+        for partition in range(3):
+            logs.create("orders", partition, ID, TopicConfig())
+        logs.delete("orders", 2)
+        put(logs, clock, partition=1)
+        assert disk.list_dir(FOLDER) == ["orders-1"]
+        await logs.close()
+        again = Logs(disk, clock, FOLDER)
+        await again.open(lambda name: TopicConfig())
+        assert len(again) == 1
 
     simulated(story)
 
@@ -99,6 +116,7 @@ def test_a_deleted_topic_s_name_is_free_at_once_and_its_files_go() -> None:
             old.append(batch(at=clock.now_ms()), 0, now_ms=clock.now_ms())
         fresh = logs.create("orders", 0, uuid.UUID(int=6), TopicConfig())
         assert fresh.end_offset == 0
+        put(logs, clock)
         await logs.close()
         assert sorted(disk.list_dir(FOLDER)) == [CLEAN_STOP, "orders-0"]
 
