@@ -137,7 +137,7 @@ def clean(
         if left is not None:
             out += left
         elif is_last_of_producer or (ends_segment and end == len(view)):
-            out += _emptied(header)
+            out += records.emptied_batch(header)
     if end != len(view):
         raise Malformed(f"{len(view) - end} bytes behind the last whole batch of a segment")
     return out
@@ -188,22 +188,7 @@ def _clean_batch(
         horizon_ms = now_ms + delete_retention_ms
         shift = header.base_timestamp - horizon_ms  # every record's own time stays what it was
         header = header._replace(base_timestamp=horizon_ms, attributes=header.attributes | batches.DELETE_HORIZON)
-    left = records.filter_records(section, keep, shift)
-    header = header._replace(record_count=sum(keep))
-    if not header.attributes & batches.LOG_APPEND_TIME:
-        times = records.scan_times(
-            left, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
-        )
-        header = header._replace(max_timestamp=max(timestamp for _, timestamp in times))
-    return records.seal_batch(header, left)
-
-
-def _emptied(header: BatchHeader) -> bytearray:
-    """The header alone. It has no codec: clients would try to decompress nothing."""
-    attributes = header.attributes & ~(batches.CODEC_MASK | batches.DELETE_HORIZON)
-    return records.seal_batch(
-        header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b""
-    )
+    return records.filtered_batch(header, section, keep, shift)
 
 
 def _scan(batch: Buffer, at: int) -> list[tuple[int, bytes | None, bool]]:

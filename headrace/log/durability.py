@@ -19,6 +19,7 @@ from pathlib import Path
 
 from headrace.log import aborted_txns, identity, recovery
 from headrace.log import checkpoint as checkpoints
+from headrace.log.dedup import Dedup, Unwritten
 from headrace.log.doomed import DoomedFiles
 from headrace.log.reading import segment_at
 from headrace.log.segment import Segment, Shelf, segment_path
@@ -43,6 +44,9 @@ class DurableLog:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.aborted_txns = loaded.aborted_txns
+        self.dedup: Dedup | None = None  # on topics that ask for it
+        self.duplicates_dropped = 0  # records that were acknowledged and not stored
+        self.ids_forgotten = 0  # ids that left before their time for want of memory
         self.offline: OSError | None = loaded.damage
         self.doomed = DoomedFiles(shelf.disk)
         self.scanned_bytes = loaded.scanned_bytes
@@ -125,6 +129,7 @@ class DurableLog:
                 first = segment_at(self.segments, max(self.synced_offset, self.start_offset))
                 open_segments = self.segments[first:]
                 aborted = self._unsaved_aborted()
+                ids = self._unwritten_ids()
                 checkpoint = checkpoint or self._bytes_since_checkpoint >= _CHECKPOINT_BYTES
                 if checkpoint:
                     self._bytes_since_checkpoint = 0
@@ -140,6 +145,8 @@ class DurableLog:
                 self._unsynced.add(self)
                 raise
             self.synced_offset = target
+            if ids is not None:
+                ids.write()
             for segment in behind:
                 segment.store_index(segment.encode_index())
             if not checkpoint:
@@ -176,6 +183,12 @@ class DurableLog:
         """Called with the lock held."""
         txns = self.aborted_txns
         return txns.unsaved([segment.base_offset for segment in self.segments]) if len(txns) > txns.saved else []
+
+    def _unwritten_ids(self) -> Unwritten | None:
+        """Called with the lock held."""
+        if self.dedup is None:
+            return None
+        return self.dedup.take(self.end_offset, self._now_ms, self.producers.first_unstable())
 
     def _save_aborted(self, unsaved: list[aborted_txns.Unsaved]) -> None:
         if unsaved:

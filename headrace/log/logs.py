@@ -138,6 +138,7 @@ class Logs:
         else:
             unborn = recovery.unborn(self._shelf, directory, topic_id, config.index_interval_bytes)
             log = PartitionLog(self._shelf, unborn, config, self._unsynced, now_ms)
+            log.load_ids(now_ms)
         self._logs[topic, partition] = log
         return log
 

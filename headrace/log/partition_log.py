@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.log import timestamps
+from headrace.log import dedup, timestamps
 from headrace.log.admission import check_client_batch
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, Slice, Wanted, slice_of
 from headrace.log.segment import Segment
 from headrace.log.trimming import TrimmableLog
+from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
 from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -67,6 +68,10 @@ class PartitionLog(TrimmableLog):
                         written.base_offset, written.last_offset, written.append_time_ms, self.start_offset, True
                     )
                 before = header
+        sifted: dedup.Sifted | None = None
+        if self.dedup is not None and not internal:
+            sifted = self.dedup.sift(records, found, now_ms)
+            records, found = sifted.records, sifted.found
         with self._lock:
             base_offset = offset = self.end_offset
             for at, header in found:
@@ -85,6 +90,9 @@ class PartitionLog(TrimmableLog):
                 if header.producer_id >= 0:
                     self.producers.remember(header, offset, append_time_ms, now_ms)
                 offset = following
+            if sifted is not None and self.dedup is not None:
+                self.duplicates_dropped += sifted.dropped
+                self.ids_forgotten += self.dedup.stored(sifted, base_offset, now_ms)
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, base_offset)
             return Appended(base_offset, offset - 1, append_time_ms, self.start_offset, False)
@@ -124,6 +132,8 @@ class PartitionLog(TrimmableLog):
         ended = self.producers.remember_end(header, marker, now_ms)
         if ended is not None and not marker.commit:
             self.aborted_txns.add(ended)
+        if self.dedup is not None:
+            self.dedup.ended(header.producer_id, header.next_offset, commit=marker.commit, now_ms=now_ms)
 
     def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> None:
         """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left."""
@@ -155,8 +165,11 @@ class PartitionLog(TrimmableLog):
                     marker = read_marker(records, at)
                     if marker is not None:
                         self._note_end(header, marker, now_ms)
-                elif header.producer_id >= 0:
+                    continue
+                if header.producer_id >= 0:
                     self.producers.remember_stored(header, now_ms)
+                if self.dedup is not None:
+                    self.dedup.learn(records, at, header, now_ms)
 
     def _room_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
         """The active segment, or a new one if this write would make it too large or too old."""
@@ -192,6 +205,17 @@ class PartitionLog(TrimmableLog):
         self._bytes_since_checkpoint += len(records)
         self._changed = True
         self._unsynced.add(self)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        super().reconfigure(config)
+        with self._lock:
+            if not config.dedup_window_ms and self.dedup is not None:
+                self.dedup.journal.remove()
+                self.dedup = None
+            elif config.dedup_window_ms and self.dedup is None:
+                self.dedup = dedup.begun(self._shelf.disk, self.directory, self.end_offset, config)
+            elif self.dedup is not None:
+                self.dedup.window.limit(config.dedup_window_ms, config.dedup_max_bytes)
 
     # -- transactions -------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,11 @@ SETTINGS: tuple[Setting, ...] = (
        broker_name="log.flush.interval.messages"),
     _S("flush.ms", _T.LONG, LONG_MAX, "taken for compatibility; see headrace.flush", low=0,
        broker_name="log.flush.interval.ms"),
+    _S("headrace.dedup.max.bytes", _T.LONG, 64 << 20,
+       "memory for the ids of one partition; where the window does not fit, the oldest go first", low=1024),
+    _S("headrace.dedup.window.ms", _T.LONG, 0,
+       "a record whose headrace.id header its partition has seen within this time is not stored again; 0: all are",
+       low=0),
     _S("headrace.flush", _T.STRING, "page-cache",
        "page-cache: acknowledged from memory, flushed every second; fsync: acknowledged once on disk",
        choices=("page-cache", "fsync"), broker_name="headrace.flush"),
@@ -77,7 +82,6 @@ ELSEWHERE: Mapping[str, str] = {
     "headrace.delay.": _ABSENT.format("delayed messages"),
     "headrace.tags.": _ABSENT.format("tags"),
     "headrace.view.": _ABSENT.format("tag views"),
-    "headrace.dedup.": _ABSENT.format("deduplication by message id"),
     "headrace.ttl.": _ABSENT.format("expiry with a dead letter topic"),
     "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
     "headrace.replica.": _ABSENT.format("replication"),
@@ -99,6 +103,8 @@ class TopicConfig:
     """One topic's settings, every one with a value."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
+    dedup_max_bytes: int = 64 << 20
+    dedup_window_ms: int = 0
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
     fsync: bool = False
@@ -153,6 +159,8 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
     v = effective(topic, broker)
     return TopicConfig(
         cleanup_policy=v["cleanup.policy"],
+        dedup_max_bytes=v["headrace.dedup.max.bytes"],
+        dedup_window_ms=v["headrace.dedup.window.ms"],
         delete_retention_ms=v["delete.retention.ms"],
         file_delete_delay_ms=v["file.delete.delay.ms"],
         fsync=v["headrace.flush"] == "fsync",

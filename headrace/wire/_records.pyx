@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from headrace.wire.errors import Malformed
 from headrace.wire.record import Record
@@ -79,6 +79,14 @@ cdef inline object blob(const uint8_t **at, const uint8_t *end):
     found = PyBytes_FromStringAndSize(<const char *> at[0], size)
     at[0] += size
     return found
+
+
+cdef inline int skip(const uint8_t **at, const uint8_t *end) except -1:
+    """Goes past what stands at `at`."""
+    cdef Py_ssize_t size = span(at, end)
+    if size > 0:
+        at[0] += size
+    return 0
 
 
 cdef inline const uint8_t *record_end(const uint8_t **at, const uint8_t *end) except NULL:
@@ -249,6 +257,44 @@ def scan_times(
         offset_delta = number(&at, stop, 32)
         offset = absolute_offset(base_offset, offset_delta, last_offset_delta)
         found.append((offset, absolute_time(base_timestamp, time_delta)))
+        at = stop
+    check_end(at, end)
+    return found
+
+
+def scan_header(const uint8_t[::1] section not None, int64_t count, bytes name not None):
+    """The value of each record's first header of this name; None where there is none."""
+    check_count(section.shape[0], count)
+    cdef list found = []
+    if count == 0 and section.shape[0] == 0:
+        return found
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef const char *wanted = PyBytes_AS_STRING(name)
+    cdef Py_ssize_t wanted_bytes = PyBytes_GET_SIZE(name)
+    cdef Py_ssize_t size
+    cdef int64_t headers, turn, place
+    for turn in range(count):
+        stop = record_end(&at, end)
+        number(&at, stop, 64)
+        number(&at, stop, 32)
+        skip(&at, stop)
+        skip(&at, stop)
+        headers = number(&at, stop, 32)
+        if headers < 0 or headers > (stop - at) // 2:
+            raise Malformed(f"a record claims {headers} headers in {stop - at} bytes")
+        value = None
+        for place in range(headers):
+            size = span(&at, stop)
+            if size < 0:
+                raise Malformed("a record header without a key")
+            at += size
+            if size == wanted_bytes and memcmp(at - size, wanted, size) == 0:
+                value = blob(&at, stop)
+                break
+            skip(&at, stop)
+        found.append(value)
         at = stop
     check_end(at, end)
     return found

@@ -218,6 +218,38 @@ def scan_times(
     return found
 
 
+def scan_header(section: Buffer, count: int, name: bytes) -> list[bytes | None]:
+    """The value of each record's first header of this name; None where there is none."""
+    data = memoryview(section)
+    _check_count(data, count)
+    found = []
+    at = 0
+    for _ in range(count):
+        body, at, end = _frame(data, at)
+        _, at = _varint(body, at, 64)
+        _, at = _varint(body, at)
+        _, at = _skip(body, at)
+        _, at = _skip(body, at)
+        found.append(_first_header(body, at, name))
+        at = end
+    _check_end(data, at)
+    return found
+
+
+def _first_header(body: memoryview, at: int, name: bytes) -> bytes | None:
+    count, at = _varint(body, at)
+    if count < 0 or count > (len(body) - at) // 2:
+        raise Malformed(f"a record claims {count} headers in {len(body) - at} bytes")
+    for _ in range(count):
+        found, at = _blob(body, at)
+        if found is None:
+            raise Malformed("a record header without a key")
+        if found == name:
+            return _blob(body, at)[0]
+        _, at = _skip(body, at)
+    return None
+
+
 def filter_records(section: Buffer, keep: Sequence[bool], timestamp_shift: int) -> bytearray:
     """The records whose turn in `keep` is true, their timestamp deltas moved by `timestamp_shift`."""
     data = memoryview(section)

@@ -32,19 +32,23 @@ __all__ = [
     "Record",
     "decode",
     "default_limit_bytes",
+    "emptied_batch",
     "encode_batch",
     "filter_records",
+    "filtered_batch",
     "first_at_or_after",
     "has_null_key",
     "iterate",
     "open_batch",
+    "scan_header",
     "scan_keys",
     "scan_times",
     "seal_batch",
 ]
 
-# What compaction needs: these look at the records section of an opened batch.
+# These look at the records section of an opened batch.
 filter_records = codec_twin.filter_records
+scan_header = codec_twin.scan_header
 scan_keys = codec_twin.scan_keys
 scan_times = codec_twin.scan_times
 
@@ -102,6 +106,25 @@ def seal_batch(header: BatchHeader, section: Buffer) -> bytearray:
     HEADER.pack_into(batch, 0, *header._replace(length=length))
     batches.restamp_crc(batch, 0, length)
     return batch
+
+
+def filtered_batch(header: BatchHeader, section: Buffer, keep: Sequence[bool], timestamp_shift: int = 0) -> bytearray:
+    """The batch with those of its records that `keep` says, one at least; it has their latest timestamp and all else
+    that it had. `timestamp_shift` is what a new base timestamp in the header takes from each record's own."""
+    left = filter_records(section, keep, timestamp_shift)
+    header = header._replace(record_count=sum(keep))
+    if not header.attributes & LOG_APPEND_TIME:
+        times = scan_times(
+            left, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
+        )
+        header = header._replace(max_timestamp=max(timestamp for _, timestamp in times))
+    return seal_batch(header, left)
+
+
+def emptied_batch(header: BatchHeader) -> bytearray:
+    """The header alone, for its offsets and sequences. It has no codec: clients would try to decompress nothing."""
+    attributes = header.attributes & ~(batches.CODEC_MASK | batches.DELETE_HORIZON)
+    return seal_batch(header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b"")
 
 
 def open_batch(batch: Buffer, at: int = 0, limit_bytes: int | None = None) -> tuple[BatchHeader, Buffer]:

@@ -46,6 +46,7 @@ def open_log(disk: Disk, config: TopicConfig = TopicConfig(), folder: Path = FOL
     loaded = recovery.load(shelf, folder, config.index_interval_bytes, now_ms)
     log = PartitionLog(shelf, loaded, config, set(), now_ms)
     log.finish_truncation()
+    log.load_ids(now_ms)
     return log
 
 

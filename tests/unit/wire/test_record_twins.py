@@ -43,6 +43,8 @@ def look_through(section: bytes, count: int, base_offset: int, last_delta: int, 
     both(lambda twin: twin.decode_records(section, *times, append_time=base_timestamp))
     both(lambda twin: twin.scan_keys(section, count, base_offset, last_delta))
     both(lambda twin: twin.scan_times(section, *times))
+    for name in (b"", b"id", b"headrace.id"):
+        both(lambda twin, name=name: twin.scan_header(section, count, name))
 
 
 @given(runs(min_size=0), st.data())
@@ -54,6 +56,9 @@ def test_they_write_the_same_bytes_and_read_the_same_records(run: list[Record], 
     assert read == run
     assert all(type(record) is Record for record in read)
     look_through(section, len(run), base_offset, last_delta, 1000)
+    for name in {name for record in run for name, _ in record.headers}:
+        found = both(lambda twin, name=name: twin.scan_header(section, len(run), name.encode()))
+        assert found == [dict(reversed(record.headers)).get(name) for record in run]
     keep = data.draw(st.lists(st.booleans(), min_size=len(run), max_size=len(run)))
     shift = data.draw(st.sampled_from([0, -1, 1, 100_000_000_000]))
     kept = both(lambda twin: twin.filter_records(section, keep, shift))
