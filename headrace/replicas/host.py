@@ -91,13 +91,12 @@ class ReplicaHost:
                 log = self._logs.get(topic.name, wanted.index)
                 if log is None:
                     log = self._logs.create(topic.name, wanted.index, topic.id, config)
-                partition = Partition(
-                    topic.name, topic.id, wanted.index, log, self._clock, self._logs.request_sync
-                )
+                partition = Partition(topic.name, topic.id, wanted.index, log, self._clock, self._logs.request_sync)
                 hosted[wanted.index] = partition
             if partition.log.config != config:
                 partition.reconfigure(config)
             partition.in_sync = len(wanted.isr)
+            partition.alone = len(wanted.replicas) == 1
             if wanted.leader == self._broker_id and partition.leader_epoch != wanted.leader_epoch:
                 partition.lead(wanted.leader_epoch)
                 self._tell(topic.name, wanted.index, True, wanted.leader_epoch)

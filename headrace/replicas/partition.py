@@ -33,6 +33,7 @@ class Partition:
         self.leader_epoch = -1
         self.leads = False
         self.in_sync = 1  # replicas that are, this one among them
+        self.alone = True  # there is no other replica
         self.fetchers = FetchWaiters()
         self.stable_fetchers = FetchWaiters()  # of readers that see committed transactions only
         self.ends = 0  # of transactions, that were written here
@@ -150,6 +151,12 @@ class Partition:
         if appended.last_offset < self._high_watermark:
             return None
         return self._commits.wait_for(appended.last_offset)
+
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether an append is committed when it returns."""
+        config = self.log.config
+        return self.alone and not config.fsync and config.min_insync_replicas <= 1
 
     def stored(self, appended: Appended) -> asyncio.Future[None] | None:
         """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""

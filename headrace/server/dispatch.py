@@ -31,26 +31,30 @@ class Dispatcher:
 
     def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | None:
         started = self._monotonic()
-        api_key, version = frames.peek_api(frame)
+        header, at = frames.parse_request_header(frame)
+        api_key, version, correlation_id, client_id = header
         api = self._apis.get(api_key)
         if api is None:
             raise Disconnect(f"API {api_key} is not served")
-        if not api.serves(version):
+        if not api.lowest <= version <= api.highest:
             if api.unknown_version is None:
                 raise Disconnect(f"{api.name} v{version} is not served, v{api.lowest} to v{api.highest} are")
-            header, _ = frames.parse_request_header(frame)
-            return _encode(api_key, 0, header.correlation_id, api.unknown_version())
-        header, at = frames.parse_request_header(frame)
+            return _encode(api_key, 0, correlation_id, api.unknown_version())
+        if api.express is not None:
+            done = api.express(frame, version, at, correlation_id)
+            if done is not None:
+                self._seen.note(api_key, self._monotonic() - started)
+                return [done]
         body = decode_request(api_key, version, frame, at)
-        reply = api.handler(Request(api_key, version, header.client_id, body, peer))
+        reply = api.handler(Request(api_key, version, client_id, body, peer))
         if reply is None:
             self._seen.note(api_key, self._monotonic() - started)
             return None
         if isinstance(reply, Message):
-            chunks = _encode(api_key, version, header.correlation_id, reply)
+            chunks = _encode(api_key, version, correlation_id, reply)
             self._seen.note(api_key, self._monotonic() - started)
             return chunks
-        return PendingReply(self, api_key, version, header.correlation_id, started, reply)
+        return PendingReply(self, api_key, version, correlation_id, started, reply)
 
     def finish(self, pending: PendingReply, message: Message) -> list[Buffer]:
         self._seen.note(pending.api_key, self._monotonic() - pending.started)
