@@ -9,7 +9,7 @@ oldest first. `forgotten` counts those that had to leave early.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection
 
 DIGEST_BYTES = 16
 NO_TRANSACTION = -1
@@ -51,7 +51,7 @@ class IdWindow:
             return True
         return digest in self._pending.get(producer_id, ())
 
-    def add(self, digests: Iterable[bytes], producer_id: int, now_ms: int) -> None:
+    def add(self, digests: Collection[bytes], producer_id: int, now_ms: int) -> None:
         """Records with these ids have been stored, in a transaction of this producer or in none."""
         if producer_id == NO_TRANSACTION:
             self._count(digests, now_ms)
@@ -78,19 +78,18 @@ class IdWindow:
         while self._slices and now_ms - self._slices[0].newest_ms >= self.window_ms:
             self._drop_oldest()
 
-    def _count(self, digests: Iterable[bytes], now_ms: int) -> None:
-        for digest in digests:
-            self._seen_ms[digest] = now_ms
-            youngest = self._slices[-1] if self._slices else None
-            if (
-                youngest is None
-                or len(youngest.digests) >= DIGEST_BYTES * (self._max_ids // _SLICES + 1)
-                or now_ms - youngest.started_ms > self.window_ms // _SLICES
-            ):
-                youngest = _Slice(now_ms)
-                self._slices.append(youngest)
-            youngest.digests += digest
-            youngest.newest_ms = max(youngest.newest_ms, now_ms)
+    def _count(self, digests: Collection[bytes], now_ms: int) -> None:
+        youngest = self._slices[-1] if self._slices else None
+        if (
+            youngest is None
+            or len(youngest.digests) >= DIGEST_BYTES * (self._max_ids // _SLICES + 1)
+            or now_ms - youngest.started_ms > self.window_ms // _SLICES
+        ):
+            youngest = _Slice(now_ms)
+            self._slices.append(youngest)
+        self._seen_ms.update(dict.fromkeys(digests, now_ms))
+        youngest.digests += b"".join(digests)
+        youngest.newest_ms = max(youngest.newest_ms, now_ms)
 
     def _fit(self, now_ms: int) -> None:
         self.expire(now_ms)

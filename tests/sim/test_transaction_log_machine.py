@@ -149,6 +149,20 @@ class TransactionLogMachine(RuleBasedStateMachine):
         assert appended.base_offset == self.end
         self.note(Entry(COMMIT if commit else ABORT, self.end, self.end + 1, producer, epoch))
 
+    @rule(choice=st.randoms(use_true_random=False), steps=st.integers(5, 25))
+    def go_on(self, choice: random.Random, steps: int) -> None:
+        """A while of normal life, so that there is something to break."""
+        for _ in range(steps):
+            producer, keys = choice.choice(PRODUCERS), choice.choices(KEYS, k=choice.randint(1, 3))
+            deed = choice.random()
+            if deed < 0.15:
+                self.write_plainly(keys)
+            elif deed < 0.6:
+                self.write(producer, keys)
+            else:
+                self.finish(producer, choice.random() < 0.5, choice.random() < 0.8, choice.random() < 0.5)
+        self.high_watermark = self.end
+
     @rule(producer=st.sampled_from(PRODUCERS), commit=st.booleans())
     def finish_again(self, producer: int, commit: bool) -> None:
         """A marker that comes a second time, with whatever came after the first."""
@@ -210,13 +224,15 @@ class TransactionLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.entries)
     @rule(choice=st.randoms(use_true_random=False))
     def truncate(self, choice: random.Random) -> None:
-        cut = choice.choice(self.entries)
+        cut = choice.choice(self.entries[-5:] if choice.random() < 0.8 else self.entries)
         if cut.base >= self.start:
             self.log.truncate_to(cut.base)
             self.forget_from(self.log.end_offset)
 
-    @rule(gap=st.integers(0, 9))
-    def restart(self, gap: int) -> None:
+    @rule(gap=st.integers(0, 9), choice=st.randoms(use_true_random=False))
+    def restart(self, gap: int, choice: random.Random) -> None:
+        if choice.random() < 0.8:
+            return  # it makes the log empty, and that is dull
         self.log.restart_at(self.end + gap)
         self.entries.clear()
         self.start = self.end = self.high_watermark = self.end + gap
@@ -232,10 +248,21 @@ class TransactionLogMachine(RuleBasedStateMachine):
     def compact(self, crash_after: int | None, choice: random.Random) -> None:
         self.log.first_unstable_offset(self.high_watermark)
         self.compacted = True
+        if choice.random() < 0.5:
+            self.end_all()
         for done, _ in enumerate(Compactor(self.shelf, step_bytes=500).steps(self.log, self.now_ms)):
             if done == crash_after:
                 self.crash(choice)
                 return
+
+    def end_all(self) -> None:
+        """So that nothing holds compaction up."""
+        for txn in scanned(self.entries):
+            if txn.marker is None:
+                self.finish(txn.producer, False, True, True)
+        self.log.roll(self.now_ms)
+        self.high_watermark = self.end
+        self.log.first_unstable_offset(self.high_watermark)
 
     @rule()
     def stop_and_start(self) -> None:
