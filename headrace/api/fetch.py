@@ -201,27 +201,35 @@ def _aborted(partition: Partition, offset: int, records: bytes | bytearray | Non
 class _LongPoll:
     """A fetch that waits. It ends by enough bytes, by time, or because the client went away."""
 
-    __slots__ = ("_fetch", "_max_bytes", "_partitions", "_plan", "_stable", "_timer", "_wanting", "reply")
+    __slots__ = ("_attempt", "_fetch", "_max_bytes", "_missing_bytes", "_timer", "_wanting", "reply")
 
     def __init__(self, fetch: Fetch, attempt: _Attempt, body: Message) -> None:
         loop = asyncio.get_running_loop()
         self._fetch = fetch
-        self._plan = attempt.plan
+        self._attempt = attempt
         self._max_bytes = body.max_bytes
-        self._stable = attempt.stable
+        self._missing_bytes = body.min_bytes - attempt.size
         self.reply: asyncio.Future[Message] = loop.create_future()
-        self._wanting = Wanting(body.min_bytes - attempt.size, loop.create_future())
-        self._partitions = [found.partition for found in attempt.found if found.partition is not None]
-        for partition in self._partitions:
-            partition.wait(self._wanting, stable=attempt.stable)
-        self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._wanting.wake)
+        self._wanting = Wanting(self._missing_bytes, loop.create_future())
+        for found in attempt.found:
+            if found.partition is not None:
+                found.partition.wait(self._wanting, stable=attempt.stable)
+        self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._expired)
         self._wanting.done.add_done_callback(self._resume)
         self.reply.add_done_callback(self._leave)
+
+    def _expired(self) -> None:
+        """Time is up. Where nothing has come since, nothing needs to be read again: most long polls end here."""
+        if self._attempt.size or self._wanting.missing_bytes != self._missing_bytes:
+            self._wanting.wake()
+        elif not self.reply.done() and not self._wanting.done.done():
+            self.reply.set_result(self._attempt.response())
 
     def _resume(self, _: object) -> None:
         if self.reply.done():
             return
-        answer = self._fetch._answer(self._fetch._read(self._plan, self._max_bytes, stable=self._stable))
+        attempt = self._attempt
+        answer = self._fetch._answer(self._fetch._read(attempt.plan, self._max_bytes, stable=attempt.stable))
         if isinstance(answer, Message):
             self.reply.set_result(answer)
         elif answer is not None:
@@ -239,5 +247,6 @@ class _LongPoll:
 
     def _leave(self, _: object) -> None:
         self._timer.cancel()
-        for partition in self._partitions:
-            partition.leave(self._wanting)
+        for found in self._attempt.found:
+            if found.partition is not None:
+                found.partition.leave(self._wanting)

@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from admin_room import AdminRoom, address_of, ask, tell
 
 from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions
@@ -15,6 +14,7 @@ from headrace.api.metadata import Metadata
 from headrace.cluster.topic_changes import NewTopic
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
+from tests.unit.api.admin_room import AdminRoom, address_of, ask, tell
 
 METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 60, 75
 

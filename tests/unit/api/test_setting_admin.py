@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_room import BROKER_ID, AdminRoom, ask, tell
 
 from headrace.api.alter_configs import AlterConfigs
 from headrace.api.describe_configs import DescribeConfigs
@@ -16,6 +15,7 @@ from headrace.cluster.topic_changes import NewTopic
 from headrace.model import broker_config, topic_config
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
+from tests.unit.api.admin_room import BROKER_ID, AdminRoom, ask, tell
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from admin_room import BROKER_ID, AdminRoom, ask, tell
 
 from headrace.api.create_partitions import CreatePartitions
 from headrace.api.create_topics import CreateTopics
@@ -18,6 +17,7 @@ from headrace.cluster.topic_changes import NewTopic
 from headrace.model.topic_config import SETTINGS
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
+from tests.unit.api.admin_room import BROKER_ID, AdminRoom, ask, tell
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, ELECT_LEADERS, LIST_REASSIGNMENTS = 19, 20, 37, 43, 46
 

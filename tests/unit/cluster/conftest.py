@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from controller_office import Office, office
+
+from tests.unit.cluster.controller_office import Office, office
 
 OfficeStory = Callable[[Office], Awaitable[None]]
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from controller_office import Office
 
 from headrace.cluster import znodes
 from headrace.cluster.controller import Controller
@@ -14,6 +13,7 @@ from headrace.cluster.store import SessionLost, StoreFull
 from headrace.cluster.topic_changes import NewTopic
 from headrace.model.image import ClusterImage
 from headrace.wire.errors import ErrorCode, KafkaError
+from tests.unit.cluster.controller_office import Office
 
 InOffice = Callable[..., None]
 

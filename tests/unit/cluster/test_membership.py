@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from controller_office import Office
 
 from headrace.cluster.membership import found_cluster, register_broker
 from headrace.cluster.setting_changes import SettingChange, SettingOperation
 from headrace.model.failure import Failure
 from headrace.world.entropy import SeededEntropy
+from tests.unit.cluster.controller_office import Office
 
 InOffice = Callable[..., None]
 
