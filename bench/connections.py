@@ -1,6 +1,6 @@
 """What many clients cost a broker: connections held open, consumers that only wait, and hundreds that work at once.
 
-Called by __main__, with the peers kept running and woken in turn as in throughput.py. The clients themselves live in a
+Called by run.py, with the peers kept running and woken in turn as in throughput.py. The clients themselves live in a
 child process, swarm.py; here is what is measured around it: the broker's memory and CPU.
 """
 
@@ -26,6 +26,7 @@ from bench.processes import Children, cpu_seconds, resident_bytes
 FEW_PAIRS = 10
 IDLE_PARTITIONS = 10
 READY_SECONDS = 60.0
+WARM_SECONDS = 1.0
 IDLE_TOPIC, FEW_TOPIC, MANY_TOPIC = "bench-idle", "bench-few", "bench-many"
 
 
@@ -44,10 +45,17 @@ class Connections:
                     time.sleep(1.0)
                     self._samples.add("held.memory", peer.name, max(resident_bytes(peer.pid) - before, 0) / MIB)
 
+    def prepare_held(self, peers: Sequence[Peer]) -> None:
+        for peer in peers:
+            with peer.awake(), self._swarm("hold", peer, FEW_PAIRS):
+                pass
+
     def prepare_idle(self, peers: Sequence[Peer]) -> None:
         for peer in peers:
             with peer.awake():
                 topics.create(peer.address, IDLE_TOPIC, IDLE_PARTITIONS)
+                with self._swarm("idle", peer, IDLE_PARTITIONS, IDLE_TOPIC, IDLE_PARTITIONS):
+                    time.sleep(1.0)
 
     def waiting(self, peers: Sequence[Peer], count: int, seconds: float) -> None:
         """CPU of a broker whose consumers all long-poll empty partitions with the stock wait of 500 ms."""
@@ -64,8 +72,8 @@ class Connections:
             with peer.awake():
                 topics.create(peer.address, FEW_TOPIC, FEW_PAIRS)
                 topics.create(peer.address, MANY_TOPIC, many)
-                self._active(peer, FEW_TOPIC, FEW_PAIRS, 2.0)
-                self._active(peer, MANY_TOPIC, many, 2.0)
+                self._active(peer, FEW_TOPIC, FEW_PAIRS, WARM_SECONDS)
+                self._active(peer, MANY_TOPIC, many, WARM_SECONDS)
 
     def working(self, peers: Sequence[Peer], many: int, seconds: float) -> None:
         """Records a second through `many` producers and as many consumers, against ten of each."""

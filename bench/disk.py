@@ -1,6 +1,6 @@
 """What the disk itself gives to a plain sequential write and read, for the brokers' MB/s to be held against.
 
-Called by __main__ once per round. "Page cache" is what both brokers' default flush mode uses: the write returns when
+Called by run.py once per round. "Page cache" is what both brokers' default flush mode uses: the write returns when
 the kernel has the bytes, the read finds them in memory. "Disk" waits for the device: fsync after the write, and the
 cached pages dropped before the read.
 """

@@ -52,6 +52,22 @@ def _cpu(key: str, title: str) -> Metric:
     return Metric(f"{key}.cpu", f"{title}: broker CPU per million messages", "s", times_at_most(0.25))
 
 
+def _profile(name: str, figure: str, what: str, unit: str) -> Metric:
+    return Metric(f"profile.{name}{figure}", f"{name}: {what}", unit)
+
+
+def _rebalance(protocol: str, title: str, stopped: Goal | None) -> tuple[Metric, ...]:
+    key = f"rebalance.{protocol}"
+    return (
+        Metric(f"{key}.settled", f"{title}: until all have their part", "s"),
+        Metric(f"{key}.stopped", f"{title}: partitions that stay, yet stop", "%", stopped),
+        Metric(f"{key}.kept", f"{title}: the longest of those stops", "ms"),
+        Metric(f"{key}.moved", f"{title}: longest stop of one that moves", "ms"),
+    )
+
+
+_PROFILES = ("latency", "balanced", "throughput")
+
 CHAPTERS = (
     Chapter(
         "Throughput",
@@ -92,6 +108,34 @@ CHAPTERS = (
             Metric("lag.p99", "during the work above, p99 at most", "ms"),
             Metric("lag.p999", "during the work above, p99.9 at most", "ms"),
             Metric("crowd.p99", "with {many} producers and consumers, p99 at most", "ms"),
+        ),
+    ),
+    Chapter(
+        "Delivery",
+        (
+            Metric("plain.rate", "produce 100 B, plain (acks=all)", "msg/s"),
+            Metric("idempotent.rate", "produce 100 B, idempotent", "msg/s"),
+            Metric("idempotent.kept", "idempotent, of plain's throughput", "%", Goal("value", at_least=95.0)),
+            Metric("transactions.rate", "produce 100 B, a commit every 100 ms", "msg/s", times_at_least(1.3)),
+            Metric("transactions.period", "time between commits", "ms"),
+            Metric("transactions.cpu", "the same: broker CPU per million messages", "s"),
+        ),
+    ),
+    Chapter(
+        "Profiles of the Python SDK",
+        (
+            *(_profile(name, ".produce", "produce", "msg/s") for name in _PROFILES),
+            *(_profile(name, ".consume", "consume", "msg/s") for name in _PROFILES),
+            *(_profile(name, ".p99", "acknowledged at 1,000 msg/s, p99", "ms") for name in _PROFILES),
+            Metric("profile.gain", "throughput over latency, messages a second", "x", Goal("value", at_least=3.0)),
+            Metric("profile.wait", "latency over throughput, p99", "x", Goal("value", at_most=1 / 3)),
+        ),
+    ),
+    Chapter(
+        "One more member in a group of {members}",
+        (
+            *_rebalance("classic", "classic protocol", None),
+            *_rebalance("consumer", "new protocol", Goal("value", at_most=0.0)),
         ),
     ),
     Chapter(

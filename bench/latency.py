@@ -1,6 +1,6 @@
 """One message at a time: how long until it is acknowledged, and until a waiting consumer has it.
 
-Called by __main__ once per run, in rounds like throughput.py. Each round's percentiles are taken over that round's
+Called by run.py, in rounds like throughput.py. Each round's percentiles are taken over that round's
 messages; the table shows the median of the rounds. acks=1 and linger 0, so nothing waits for company.
 """
 
@@ -25,21 +25,21 @@ class Latency:
     def __init__(self, generator: Generator, samples: Samples, lag: LagWatch) -> None:
         self._generator, self._samples, self._lag = generator, samples, lag
 
-    def warm_up(self, peers: Sequence[Peer], messages: int) -> None:
+    def prepare(self, peers: Sequence[Peer], messages: int) -> None:
         for peer in peers:
             with peer.awake():
                 topics.create(peer.address, TOPIC)
-                self._generator.acknowledgement_seconds(peer.address, _order(messages))
-                self._generator.end_to_end_seconds(peer.address, _order(messages))
+                self._generator.acknowledgement_seconds(peer, _order(messages))
+                self._generator.end_to_end_seconds(peer, _order(messages))
 
     def round(self, peers: Sequence[Peer], messages: int) -> None:
         for peer in peers:
             with peer.awake(), self._lag.stretch(peer):
                 before = cpu_seconds(peer.pid)
-                acknowledged = self._generator.acknowledgement_seconds(peer.address, _order(messages))
+                acknowledged = self._generator.acknowledgement_seconds(peer, _order(messages))
                 self._samples.add("ack.cpu", peer.name, (cpu_seconds(peer.pid) - before) / messages * 1e6)
                 self._add("ack", peer, acknowledged)
-                self._add("end", peer, self._generator.end_to_end_seconds(peer.address, _order(messages)))
+                self._add("end", peer, self._generator.end_to_end_seconds(peer, _order(messages)))
 
     def _add(self, metric: str, peer: Peer, seconds: list[float]) -> None:
         for label, percent in PERCENTILES:

@@ -4,12 +4,12 @@
  * it, runs it once per measurement and reads the one line of JSON that it prints.
  *
  *   load produce    BROKER TOPIC PARTITIONS COUNT SIZE SECONDS CLIENTS [name=value ...]
+ *   load transactions ... the same in transactions, each of which is committed after 100 ms
  *   load consume    ...   CLIENTS consumers read COUNT messages from offset 0 on
  *   load ack        ...   one message at a time: time from the call to the acknowledgement, in nanoseconds
  *   load end-to-end ...   one message at a time: time from the call until a consumer has it, in nanoseconds
  *
- * name=value is any librdkafka setting, for the producer in `produce`, `ack` and `end-to-end`, for the consumer in
- * `consume`. After SECONDS the program ends itself, whatever the broker does, so no loop here is unbounded. */
+ * name=value is any librdkafka setting, for the consumer in `consume`, else for the producer. After SECONDS the program ends itself, whatever the broker does, so no loop here is unbounded. */
 #include "rdkafka_abi.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 1000, WARM_UP = 200, MOST_CLIENTS = 64 };
+enum { BATCH = 1000, WARM_UP = 200, MOST_CLIENTS = 64, COMMIT_EVERY_MS = 100 };
 
 struct order {
     const char *broker, *topic;
@@ -122,44 +122,81 @@ static void wait_for(rd_kafka_t *rk, struct tally *tally, long acknowledged) {
         rd_kafka_poll(rk, 100);
 }
 
-static void print_work(long messages, long bytes, int64_t nanoseconds, long failed, int last_error) {
-    printf("{\"messages\": %ld, \"bytes\": %ld, \"seconds\": %.9f, \"failed\": %ld, \"error\": \"%s\"}\n", messages, bytes,
-           (double)nanoseconds / 1e9, failed, failed ? rd_kafka_err2str(last_error) : "");
+static void print_work(long messages, long bytes, int64_t nanoseconds, long parts, long failed, int last_error) {
+    printf("{\"messages\": %ld, \"bytes\": %ld, \"seconds\": %.9f, \"parts\": %ld, ", messages, bytes,
+           (double)nanoseconds / 1e9, parts);
+    printf("\"failed\": %ld, \"error\": \"%s\"}\n", failed, failed ? rd_kafka_err2str(last_error) : "");
 }
 
-/* COUNT messages, round robin over the partitions. One message per partition goes first, outside the measured time,
- * so that connecting and looking up leaders is not measured. */
+/* One message to each partition, so that connecting and looking up leaders is over before the clock starts. */
+static void say_hello(rd_kafka_topic_t *topic, char *payload, const struct order *order) {
+    for (int p = 0; p < order->partitions; p++)
+        if (rd_kafka_produce(topic, p, RD_KAFKA_MSG_F_BLOCK, payload, order->size, NULL, 0, NULL) != 0)
+            die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+}
+
+/* Offers up to BATCH of the messages that are left, round robin over the partitions; returns how many were taken. */
+static int offer(rd_kafka_t *rk, rd_kafka_topic_t *topic, char *payload, const struct order *order, long sent) {
+    rd_kafka_message_t batch[BATCH];
+    int wanted = order->count - sent < BATCH ? (int)(order->count - sent) : BATCH;
+    memset(batch, 0, sizeof batch);
+    for (int i = 0; i < wanted; i++) {
+        batch[i].payload = payload;
+        batch[i].len = order->size;
+        batch[i].partition = order->partitions == 1 ? 0 : (int32_t)((sent + i) % order->partitions);
+    }
+    int taken = rd_kafka_produce_batch(topic, 0, RD_KAFKA_MSG_F_PARTITION, batch, wanted);
+    if (taken < wanted && batch[taken].err != RD_KAFKA_ERR_QUEUE_FULL)
+        die("produce", rd_kafka_err2str(batch[taken].err));
+    rd_kafka_poll(rk, taken < wanted ? 10 : 0);
+    return taken;
+}
+
 static void produce(const struct order *order) {
     struct tally tally = {0};
     rd_kafka_t *rk = producer(order, &tally);
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, order->topic, NULL);
     char *payload = payload_of(order->size);
-    rd_kafka_message_t batch[BATCH];
 
-    for (int p = 0; p < order->partitions; p++)
-        if (rd_kafka_produce(topic, p, RD_KAFKA_MSG_F_BLOCK, payload, order->size, NULL, 0, NULL) != 0)
-            die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+    say_hello(topic, payload, order);
     wait_for(rk, &tally, order->partitions);
-
     int64_t start = now_ns();
-    int32_t partition = 0;
-    for (long sent = 0; sent < order->count;) {
-        int wanted = order->count - sent < BATCH ? (int)(order->count - sent) : BATCH;
-        memset(batch, 0, sizeof batch);
-        for (int i = 0; i < wanted; i++) {
-            batch[i].payload = payload;
-            batch[i].len = order->size;
-            batch[i].partition = order->partitions == 1 ? 0 : (int32_t)((partition + i) % order->partitions);
-        }
-        int taken = rd_kafka_produce_batch(topic, 0, RD_KAFKA_MSG_F_PARTITION, batch, wanted);
-        if (taken < wanted && batch[taken].err != RD_KAFKA_ERR_QUEUE_FULL)
-            die("produce", rd_kafka_err2str(batch[taken].err));
-        sent += taken;
-        partition = (partition + taken) % order->partitions;
-        rd_kafka_poll(rk, taken < wanted ? 10 : 0);
-    }
+    for (long sent = 0; sent < order->count;)
+        sent += offer(rk, topic, payload, order, sent);
     wait_for(rk, &tally, order->partitions + order->count);
-    print_work(order->count, order->count * (long)order->size, now_ns() - start, tally.failed, tally.last_error);
+    print_work(order->count, order->count * (long)order->size, now_ns() - start, 1, tally.failed, tally.last_error);
+    rd_kafka_topic_destroy(topic);
+    rd_kafka_destroy(rk);
+    free(payload);
+}
+
+static void must(const char *what, rd_kafka_error_t *error) {
+    if (error)
+        die(what, rd_kafka_error_string(error));
+}
+
+/* The clock starts after a first, small transaction: the coordinator is known by then and has met this producer. */
+static void transactions(const struct order *order) {
+    struct tally tally = {0};
+    rd_kafka_t *rk = producer(order, &tally);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, order->topic, NULL);
+    char *payload = payload_of(order->size);
+    long commits = 0;
+
+    must("init_transactions", rd_kafka_init_transactions(rk, -1));
+    must("begin_transaction", rd_kafka_begin_transaction(rk));
+    say_hello(topic, payload, order);
+    must("commit_transaction", rd_kafka_commit_transaction(rk, -1));
+    int64_t start = now_ns();
+    for (long sent = 0; sent < order->count; commits++) {
+        must("begin_transaction", rd_kafka_begin_transaction(rk));
+        int64_t commit_at = now_ns() + (int64_t)COMMIT_EVERY_MS * 1000000;
+        while (sent < order->count && now_ns() < commit_at)
+            sent += offer(rk, topic, payload, order, sent);
+        must("commit_transaction", rd_kafka_commit_transaction(rk, -1));
+    }
+    print_work(order->count, order->count * (long)order->size, now_ns() - start, commits, tally.failed,
+               tally.last_error);
     rd_kafka_topic_destroy(topic);
     rd_kafka_destroy(rk);
     free(payload);
@@ -221,7 +258,7 @@ static void consume(const struct order *order) {
         sum.start = !sum.start || readers[i].start < sum.start ? readers[i].start : sum.start;
         sum.end = readers[i].end > sum.end ? readers[i].end : sum.end;
     }
-    print_work(sum.got, sum.bytes, sum.end - sum.start, sum.failed, sum.last_error);
+    print_work(sum.got, sum.bytes, sum.end - sum.start, 1, sum.failed, sum.last_error);
 }
 
 static void print_times(const int64_t *times, long count, const struct tally *tally) {
@@ -312,6 +349,8 @@ int main(int argc, char **argv) {
     alarm((unsigned)atoi(argv[7]));
     if (!strcmp(argv[1], "produce"))
         produce(&order);
+    else if (!strcmp(argv[1], "transactions"))
+        transactions(&order);
     else if (!strcmp(argv[1], "consume"))
         consume(&order);
     else if (!strcmp(argv[1], "ack"))

@@ -11,11 +11,12 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.peers import CACHE
+from bench.peers import CACHE, Peer
 from bench.processes import Children
 
 RUN_SECONDS = 120
@@ -32,6 +33,7 @@ class Work:
     messages: int
     payload_bytes: int
     seconds: float
+    parts: int  # transactions; 1 without
     generator_cpu_seconds: float
 
 
@@ -57,37 +59,42 @@ class Generator:
         """Which librdkafka it runs on."""
         return "librdkafka " + self._children.run([str(self._program), "version"], seconds=10).out.strip()
 
-    def produce(self, broker: str, order: Order) -> Work:
-        return self._work("produce", broker, order)
+    def produce(self, peer: Peer, order: Order) -> Work:
+        return self._work("produce", peer, order)
 
-    def consume(self, broker: str, order: Order) -> Work:
-        return self._work("consume", broker, order)
+    def transactions(self, peer: Peer, order: Order) -> Work:
+        """Produce in transactions that are committed every 100 ms; the order's settings name the transactional id."""
+        return self._work("transactions", peer, order)
 
-    def acknowledgement_seconds(self, broker: str, order: Order) -> list[float]:
+    def consume(self, peer: Peer, order: Order) -> Work:
+        return self._work("consume", peer, order)
+
+    def acknowledgement_seconds(self, peer: Peer, order: Order) -> list[float]:
         """One message at a time: seconds from the call to the acknowledgement."""
-        return self._times("ack", broker, order)
+        return self._times("ack", peer, order)
 
-    def end_to_end_seconds(self, broker: str, order: Order) -> list[float]:
+    def end_to_end_seconds(self, peer: Peer, order: Order) -> list[float]:
         """One message at a time: seconds from the call until a waiting consumer has it."""
-        return self._times("end-to-end", broker, order)
+        return self._times("end-to-end", peer, order)
 
-    def _work(self, mode: str, broker: str, order: Order) -> Work:
-        out, cpu_seconds = self._run(mode, broker, order)
-        return Work(out["messages"], out["bytes"], out["seconds"], cpu_seconds)
+    def _work(self, mode: str, peer: Peer, order: Order) -> Work:
+        out, cpu_seconds = self._run(mode, peer, order)
+        return Work(out["messages"], out["bytes"], out["seconds"], out["parts"], cpu_seconds)
 
-    def _times(self, mode: str, broker: str, order: Order) -> list[float]:
-        return [nanoseconds / 1e9 for nanoseconds in self._run(mode, broker, order)[0]["nanoseconds"]]
+    def _times(self, mode: str, peer: Peer, order: Order) -> list[float]:
+        return [nanoseconds / 1e9 for nanoseconds in self._run(mode, peer, order)[0]["nanoseconds"]]
 
-    def _run(self, mode: str, broker: str, order: Order) -> tuple[dict[str, Any], float]:
+    def _run(self, mode: str, peer: Peer, order: Order) -> tuple[dict[str, Any], float]:
         numbers = [order.partitions, order.count, order.size, RUN_SECONDS, order.clients]
-        command = [str(self._program), mode, broker, order.topic, *map(str, numbers), *order.settings]
+        command = [str(self._program), mode, peer.address, order.topic, *map(str, numbers), *order.settings]
         done = self._children.run(command, seconds=RUN_SECONDS + 10)
         if done.code != 0:
-            what = f"did not finish {mode} on {order.topic} at {broker} within {RUN_SECONDS} s"
-            raise RuntimeError(f"the load generator {what if done.code == -14 else 'failed: ' + done.reason()}")
+            hung = done.code == -signal.SIGALRM
+            why = f"did not finish within {RUN_SECONDS} s" if hung else f"failed: {done.reason()}"
+            raise RuntimeError(f"{peer.name}: {mode} of {order.count:,} messages on {order.topic} {why}")
         out: dict[str, Any] = json.loads(done.out)
         if out["failed"]:
-            raise RuntimeError(f"{mode} on {order.topic} at {broker}: {out['failed']} messages failed: {out['error']}")
+            raise RuntimeError(f"{peer.name}: {mode} on {order.topic}: {out['failed']} messages failed: {out['error']}")
         return out, done.cpu_seconds
 
 

@@ -1,13 +1,12 @@
 """The two brokers under measurement: how each is prepared, started, put to sleep, woken and stopped.
 
-Called by every measuring file. Invariant: at most one peer is awake at any time. Both keep running through the rounds,
-and the one that is not being measured is stopped with SIGSTOP, which costs no CPU at all. A fresh start per round would
-have been simpler, but would measure Kafka's JVM before it has compiled its hot code; kept running and warmed up,
-Kafka is measured at its best. (Start-up has a measurement of its own, with fresh processes.)
+Called by every measuring file. Invariant: at most one peer is awake at any time: the one that is not being measured is
+stopped with SIGSTOP, which costs no CPU at all. What fails or hangs while a peer is awake is reported with its name.
 
-Equal terms: both keep records in the page cache and acknowledge before they are on disk. Kafka runs with the heap and
-collector flags of its stock start script, and with the settings of its stock server.properties; the script's GC log
-and JMX agent are left out, which can only help it.
+Equal terms: both keep records in the page cache, acknowledge before they are on disk, and flush in the background every
+second: headrace by default, Kafka by its settings. Otherwise Kafka runs with the heap and collector flags of its stock
+start script, and with the settings of its stock server.properties; the script's GC log and JMX agent are left
+out, which can only help it.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from confluent_kafka import KafkaException
+
 from bench import frames, processes
 
 KAFKA_VERSION = "4.3.0"
@@ -31,6 +32,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 300.0
 WAKE_SECONDS = 60.0
 SETTLE_SECONDS = 0.3
+FLUSH_MS = 1000  # headrace.flush.interval.ms by default
 
 
 class PeerMissing(Exception):
@@ -114,6 +116,9 @@ class KafkaRecipe:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            # As headrace does by default: what was acknowledged is on disk a second later.
+            "log.flush.interval.ms": str(FLUSH_MS),
+            "log.flush.scheduler.interval.ms": str(FLUSH_MS),
             # Asleep under SIGSTOP the broker half sends no heartbeats; the controller half must not fence it for that.
             "broker.session.timeout.ms": "3600000",
         }
@@ -172,7 +177,7 @@ class Peer:
             time.sleep(0.005)
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         self.stop()
-        raise PeerMissing(f"it did not start: {lines[-1].strip() if lines else 'it printed nothing'}")
+        raise PeerMissing(f"{self.name} did not start: {lines[-1].strip() if lines else 'it printed nothing'}")
 
     def stop(self, seconds: float = processes.STOP_SECONDS) -> bool:
         """Stop the broker; True when it went cleanly within the time it was given."""
@@ -197,9 +202,20 @@ class Peer:
                     )
                 time.sleep(0.01)
             time.sleep(SETTLE_SECONDS)
-            yield
+            with self.blamed():
+                yield
         finally:
             self.sleep()
+
+    @contextlib.contextmanager
+    def blamed(self) -> Iterator[None]:
+        """What fails inside is told with this peer's name."""
+        try:
+            yield
+        except (RuntimeError, OSError, KafkaException) as error:
+            if self.name in str(error):
+                raise
+            raise RuntimeError(f"{self.name}: {str(error) or type(error).__name__}") from error
 
 
 def free_port() -> int:

@@ -1,45 +1,71 @@
-"""The SDK's profiles on one broker: how many messages a second, and how long one message takes at an easy rate.
+"""The SDK's profiles on headrace: how many messages a second, and how long one message takes at an easy rate.
 
-Called once per round, with one peer awake. The profile's name stands where other sections have the peer's. Three
-figures for each: `profile.produce` and `profile.consume` (messages a second, as fast as it goes) and `profile.ack.p99`
-(milliseconds from `send` to the acknowledgement at 1,000 messages a second). Everything goes through the Python SDK,
-so the figures hold what a program sees, Python's share included.
+Called by run.py, once per round. For each profile `profile.<name>.produce` and `.consume` (messages a second, as fast
+as it goes) and `.p99` (milliseconds from `send` to the acknowledgement at 1,000 messages a second); then what a choice
+between the two extremes is worth: `profile.gain` (messages a second of `throughput` over those of
+`latency`) and `profile.wait` (p99 of `latency` over that of `throughput`). Everything goes through the Python SDK, so
+the figures hold what a program sees, Python's share included.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from typing import get_args
 
 from bench import topics
 from bench.figures import Samples, percentile
+from bench.peers import HeadraceRecipe, Peer
 from headrace.sdk import Consumer, Message, Producer, SdkError
 from headrace.sdk.profiles import Profile
 
 VALUE = bytes(100)
 EASY_RATE = 1000  # messages a second
 PATIENCE_POLLS = 120
+WARM_MESSAGES, WARM_EASY_MESSAGES = 2000, 200
+SLOW_SHARE = 4  # the latency profile sends so many times fewer messages: its rate is as sure, and nobody waits for it
 
 
 class Profiles:
-    """Rounds of all profiles against one broker."""
+    """Rounds of all profiles on headrace."""
 
-    def __init__(self, samples: Samples) -> None:
-        self._samples = samples
+    def __init__(self, samples: Samples, messages: int, easy_messages: int) -> None:
+        self._samples, self._messages, self._easy_messages = samples, messages, easy_messages
         self._serial = itertools.count()
 
-    def round(self, address: str, messages: int, easy_messages: int) -> None:
+    def prepare(self, peers: Sequence[Peer]) -> None:
+        self._all(peers, Samples(), WARM_MESSAGES, WARM_EASY_MESSAGES)
+
+    def round(self, peers: Sequence[Peer]) -> None:
+        self._all(peers, self._samples, self._messages, self._easy_messages)
+
+    def _all(self, peers: Sequence[Peer], samples: Samples, messages: int, easy_messages: int) -> None:
+        for peer in peers:
+            if peer.name == HeadraceRecipe.name:
+                with peer.awake():
+                    self._measure(peer, samples, messages, easy_messages)
+
+    def _measure(self, peer: Peer, samples: Samples, messages: int, easy_messages: int) -> None:
+        rates: dict[str, float] = {}
+        p99_ms: dict[str, float] = {}
         for profile in get_args(Profile):
+            count = messages // SLOW_SHARE if profile == "latency" else messages
             topic = f"bench-profile-{next(self._serial)}"
-            topics.create(address, topic)
+            topics.create(peer.address, topic)
             try:
-                self._samples.add("profile.produce", profile, produced_per_s(address, topic, profile, messages))
-                self._samples.add("profile.consume", profile, consumed_per_s(address, topic, profile, messages))
-                waits_s = acknowledgement_s(address, topic, profile, easy_messages)
-                self._samples.add("profile.ack.p99", profile, percentile(waits_s, 99.0) * 1000)
+                rates[profile] = produced_per_s(peer.address, topic, profile, count)
+                consumed = consumed_per_s(peer.address, topic, profile, count)
+                p99_ms[profile] = (
+                    percentile(acknowledgement_s(peer.address, topic, profile, easy_messages), 99.0) * 1000
+                )
             finally:
-                topics.delete(address, topic)
+                topics.delete(peer.address, topic)
+            samples.add(f"profile.{profile}.produce", peer.name, rates[profile])
+            samples.add(f"profile.{profile}.consume", peer.name, consumed)
+            samples.add(f"profile.{profile}.p99", peer.name, p99_ms[profile])
+        samples.add("profile.gain", peer.name, rates["throughput"] / rates["latency"])
+        samples.add("profile.wait", peer.name, p99_ms["latency"] / p99_ms["throughput"])
 
 
 def produced_per_s(address: str, topic: str, profile: Profile, messages: int) -> float:

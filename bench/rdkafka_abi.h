@@ -1,7 +1,7 @@
 /* The part of librdkafka's public C interface that load.c calls.
  *
  * confluent-kafka's wheel carries librdkafka as a shared library but not its header. These few declarations have been
- * stable since librdkafka 1.0, so the generator links against the library that is already in the environment and needs
+ * stable since librdkafka 1.4, so the generator links against the library that is already in the environment and needs
  * only a C compiler, no further package. */
 #ifndef BENCH_RDKAFKA_ABI_H
 #define BENCH_RDKAFKA_ABI_H
@@ -14,6 +14,7 @@ typedef struct rd_kafka_s rd_kafka_t;
 typedef struct rd_kafka_conf_s rd_kafka_conf_t;
 typedef struct rd_kafka_topic_s rd_kafka_topic_t;
 typedef struct rd_kafka_topic_conf_s rd_kafka_topic_conf_t;
+typedef struct rd_kafka_error_s rd_kafka_error_t;
 typedef struct rd_kafka_queue_s rd_kafka_queue_t;
 typedef struct rd_kafka_topic_partition_s rd_kafka_topic_partition_t;
 typedef struct rd_kafka_topic_partition_list_s rd_kafka_topic_partition_list_t;
@@ -52,6 +53,11 @@ int rd_kafka_produce(rd_kafka_topic_t *, int32_t partition, int flags, void *pay
                      size_t key_len, void *opaque);
 int rd_kafka_produce_batch(rd_kafka_topic_t *, int32_t partition, int flags, rd_kafka_message_t *, int count);
 int rd_kafka_last_error(void);
+
+rd_kafka_error_t *rd_kafka_init_transactions(rd_kafka_t *, int timeout_ms);
+rd_kafka_error_t *rd_kafka_begin_transaction(rd_kafka_t *);
+rd_kafka_error_t *rd_kafka_commit_transaction(rd_kafka_t *, int timeout_ms);
+const char *rd_kafka_error_string(const rd_kafka_error_t *);
 
 rd_kafka_topic_partition_list_t *rd_kafka_topic_partition_list_new(int size);
 rd_kafka_topic_partition_t *rd_kafka_topic_partition_list_add(rd_kafka_topic_partition_list_t *, const char *, int32_t);

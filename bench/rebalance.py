@@ -6,7 +6,7 @@ The members are real librdkafka consumers with stock settings, all in one child 
 assignor and `consumer` the broker's uniform one. What a member is told to take and to give is dated when its callback
 runs. A partition is without a reader from the one to the other: those that stay with their member should never be.
 
-`Rebalance` is the near end, for __main__: it runs the child against each peer and adds `rebalance.<protocol>.<figure>`:
+`Rebalance` is the near end, for run.py: it runs the child against each peer and adds `rebalance.<protocol>.<figure>`:
 `settled` (seconds until everybody has their part), `stopped` (per cent of the partitions that stayed with their member
 and yet lost it for a time), `kept` and `moved` (the longest time in milliseconds that such a partition, or one that
 changed hands, had no reader).

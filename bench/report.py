@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.disk import FILE
 from bench.figures import Samples
 from bench.goals import CHAPTERS, Goal, Metric, titled
+from bench.peers import FLUSH_MS
 
 OURS, THEIRS = "headrace", "Apache Kafka"
 HEADINGS = ("", OURS, THEIRS, "ratio", "goal", "")
@@ -37,6 +38,7 @@ class Circumstances:
     when: str
     peers: Mapping[str, str]
     rounds: int
+    mode: str
     cores: int
     sizes: Mapping[str, object]
     remarks: Sequence[str] = field(default_factory=tuple)
@@ -54,7 +56,7 @@ def rows(samples: Samples, sizes: Mapping[str, object]) -> list[Row]:
     for chapter in CHAPTERS:
         body = [_row(metric, samples, sizes) for metric in chapter.metrics if _measured(metric, samples)]
         if body:
-            table += [Row((chapter.title, "", "", "", "", ""), heading=True), *body]
+            table += [Row((chapter.title.format_map(dict(sizes)), "", "", "", "", ""), heading=True), *body]
     return table
 
 
@@ -104,6 +106,8 @@ def figure(value: float | None, unit: str) -> str:
         return "beyond the buckets"
     if unit == "msg/s":
         return f"{value / 1e6:.2f}M msg/s" if value >= 1e6 else f"{value / 1e3:.0f}k msg/s"
+    if unit == "x":
+        return f"{value:.2f}x"
     if unit == "":
         return f"{value:,.0f}"
     if unit in ("%", "% of a core"):
@@ -165,6 +169,7 @@ def as_data(samples: Samples, about: Circumstances) -> dict[str, object]:
         "when": about.when,
         "peers": dict(about.peers),
         "rounds": about.rounds,
+        "mode": about.mode,
         "sizes": dict(about.sizes),
         "remarks": list(about.remarks),
         "samples": samples.as_dict(),
@@ -202,7 +207,8 @@ def _measured(metric: Metric, samples: Samples) -> bool:
 
 def _introduction(about: Circumstances) -> str:
     versions = ", ".join(f"{name} {version}" if version else name for name, version in about.peers.items())
-    return f"{versions}; median of {about.rounds} rounds; {about.machine}; {about.when}"
+    flush = f"both flush in the background every {FLUSH_MS} ms"
+    return f"{versions}; {about.mode}; {flush}; median of {about.rounds} rounds; {about.machine}; {about.when}"
 
 
 def _afterwords(samples: Samples, about: Circumstances) -> list[str]:

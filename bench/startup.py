@@ -1,6 +1,6 @@
 """Start-up: from the start of the process until the broker answers ApiVersions, on an empty folder and on a full one.
 
-Called by __main__, while no other peer runs. The empty folder was made (Kafka's: formatted) and served once before, so
+Called by run.py, while no other peer runs. The empty folder was made (Kafka's: formatted) and served once before, so
 both find their program files in the page cache. The full one holds thousands of partitions, each
 with a record, and is stopped cleanly before the measured start.
 """
@@ -35,12 +35,13 @@ def full(peers: Sequence[Peer], partitions: int, generator: Generator, samples: 
         peer.format()
         peer.start()
         begin = time.monotonic()
-        for name in names:
-            topics.create(peer.address, name, PARTITIONS_PER_TOPIC)
-        created = time.monotonic()
-        samples.add("partitions.create", peer.name, created - begin)
-        samples.add("partitions.written", peer.name, sum(_write_to_each(peer, name, generator) for name in names))
-        samples.add("partitions.produce", peer.name, time.monotonic() - created)
+        with peer.blamed():
+            for name in names:
+                topics.create(peer.address, name, PARTITIONS_PER_TOPIC)
+            created = time.monotonic()
+            samples.add("partitions.create", peer.name, created - begin)
+            samples.add("partitions.written", peer.name, sum(_write_to_each(peer, name, generator) for name in names))
+            samples.add("partitions.produce", peer.name, time.monotonic() - created)
         if not peer.stop(STOP_SECONDS):
             raise RuntimeError(f"{peer.name} took over {STOP_SECONDS:.0f} s to stop; its next start would not be clean")
         samples.add("partitions.startup", peer.name, peer.start())
@@ -57,4 +58,4 @@ def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:
 def _write_to_each(peer: Peer, topic: str, generator: Generator) -> int:
     """How many partitions acknowledged a record; the generator fails if any did not."""
     order = Order(topic, PARTITIONS_PER_TOPIC, partitions=PARTITIONS_PER_TOPIC)
-    return generator.produce(peer.address, order).messages
+    return generator.produce(peer, order).messages

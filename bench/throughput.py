@@ -1,6 +1,6 @@
 """Messages a second and broker CPU per million messages, produce and consume, and the memory that the work leaves.
 
-Called by __main__ once per run. For each round and each kind of work, each peer is woken, measured and put to sleep,
+Called by run.py. For each round and each kind of work, each peer is woken, measured and put to sleep,
 in alternating order, so that a disturbance of the machine meets both. Before each measurement everything written so
 far goes to disk, so that no peer pays for the other's dirty pages.
 """
@@ -54,29 +54,27 @@ def kinds(scale: float) -> tuple[Kind, ...]:
 class Throughput:
     """All rounds of all kinds on all peers."""
 
-    def __init__(self, generator: Generator, samples: Samples, lag: LagWatch) -> None:
-        self._generator, self._samples, self._lag = generator, samples, lag
+    def __init__(self, generator: Generator, samples: Samples, lag: LagWatch, work: Sequence[Kind]) -> None:
+        self._generator, self._samples, self._lag, self._work = generator, samples, lag, work
         self._serial = itertools.count()
 
-    def warm_up(self, peers: Sequence[Peer], work: Sequence[Kind], rounds: int) -> None:
-        """Fill the topic to read, and run every kind unmeasured: Kafka's JVM compiles what is hot meanwhile."""
+    def prepare(self, peers: Sequence[Peer], warm_up: Sequence[Kind]) -> None:
+        """Fill the topic to read, and do the warm-up's work unmeasured."""
         for peer in peers:
             with peer.awake():
-                for kind in work:
+                for kind in self._work:
                     if kind.reads:
                         topics.create(peer.address, _topic(kind), kind.partitions)
-                        self._generator.produce(peer.address, Order(_topic(kind), kind.messages, 100, kind.partitions))
-                    for _ in range(rounds):
-                        self._run(peer, kind)
+                        self._generator.produce(peer, Order(_topic(kind), kind.messages, 100, kind.partitions))
+                for kind in warm_up:
+                    self._run(peer, kind)
 
-    def round(self, peers: Sequence[Peer], work: Sequence[Kind]) -> None:
-        for kind in work:
+    def round(self, peers: Sequence[Peer]) -> None:
+        for kind in self._work:
             for peer in peers:
                 os.sync()
                 with peer.awake(), self._lag.stretch(peer):
                     self._measure(peer, kind)
-
-    def memory(self, peers: Sequence[Peer]) -> None:
         for peer in peers:
             self._samples.add("memory", peer.name, resident_bytes(peer.pid) / MIB)
 
@@ -91,12 +89,12 @@ class Throughput:
     def _run(self, peer: Peer, kind: Kind) -> tuple[Work, float]:
         if kind.reads:
             before = cpu_seconds(peer.pid)
-            work = self._generator.consume(peer.address, kind.order(_topic(kind)))
+            work = self._generator.consume(peer, kind.order(_topic(kind)))
             return work, cpu_seconds(peer.pid) - before
         topic = f"{_topic(kind)}-{next(self._serial)}"
         topics.create(peer.address, topic, kind.partitions)
         before = cpu_seconds(peer.pid)
-        work = self._generator.produce(peer.address, kind.order(topic))
+        work = self._generator.produce(peer, kind.order(topic))
         broker_cpu_seconds = cpu_seconds(peer.pid) - before
         topics.delete(peer.address, topic)
         return work, broker_cpu_seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -15,12 +17,19 @@ def create(broker: str, name: str, partitions: int = 1) -> None:
         request_timeout=REQUEST_SECONDS,
         operation_timeout=REQUEST_SECONDS,
     )
-    made[name].result(REQUEST_SECONDS)
+    _wait_for(made[name], f"the topic {name} with {partitions} partitions was not made")
 
 
 def delete(broker: str, name: str) -> None:
     client = _client(broker)
-    client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name].result(REQUEST_SECONDS)
+    _wait_for(client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name], f"the topic {name} was not removed")
+
+
+def _wait_for(answer: Future[None], otherwise: str) -> None:
+    try:
+        answer.result(REQUEST_SECONDS)
+    except TimeoutError:
+        raise TimeoutError(f"{otherwise} within {REQUEST_SECONDS:.0f} s") from None
 
 
 def _client(broker: str) -> AdminClient:

@@ -8,11 +8,13 @@ from bench import report
 from bench.figures import Samples
 from bench.goals import Goal
 
-SIZES = {"partitions": 10_000, "held": 2000, "idle": 1000, "many": 500}
+SIZES = {"partitions": 10_000, "held": 2000, "idle": 1000, "many": 500, "members": 100}
 
 
 def about(*remarks: str) -> report.Circumstances:
-    return report.Circumstances("a machine", "today", {"headrace": "1", "Apache Kafka": "4"}, 5, 2, SIZES, remarks)
+    return report.Circumstances(
+        "a machine", "today", {"headrace": "1", "Apache Kafka": "4"}, 5, "warm", 2, SIZES, remarks
+    )
 
 
 def samples_of(**values: tuple[float | None, float | None]) -> Samples:
@@ -42,6 +44,20 @@ def test_a_goal_on_our_own_value_needs_no_other_peer() -> None:
     assert row.cells == ("start-up with 10,000 partitions", "9.00 s", "n/a", "n/a", "<= 10.0 s", "met")
 
 
+def test_a_goal_may_compare_two_ways_of_the_same_broker() -> None:
+    table = report.rows(samples_of(idempotent__kept=(94.0, None), profile__gain=(3.5, None)), SIZES)
+    assert [row.cells for row in table if not row.heading] == [
+        ("idempotent, of plain's throughput", "94.0 %", "n/a", "n/a", ">= 95.0 %", "MISSED"),
+        ("throughput over latency, messages a second", "3.50x", "n/a", "n/a", ">= 3.00x", "met"),
+    ]
+
+
+def test_members_of_the_new_protocol_that_keep_their_partitions_may_not_stop() -> None:
+    table = report.rows(samples_of(rebalance__classic__stopped=(99, 99), rebalance__consumer__stopped=(0, 0)), SIZES)
+    assert table[0].cells[0] == "One more member in a group of 100"
+    assert [row.cells[-1] for row in table[1:]] == ["", "met"]
+
+
 def test_chapters_without_a_figure_are_left_out() -> None:
     assert report.rows(Samples(), SIZES) == []
 
@@ -64,7 +80,10 @@ def test_verdicts(goal: Goal | None, value: float | None, ratio: float | None, v
 def test_markdown_is_one_table_with_the_machine_above_and_the_remarks_below() -> None:
     text = report.as_markdown(samples_of(produce__rate=(2e6, 1e6)), about("Apache Kafka skipped: no java"))
     lines = text.splitlines()
-    assert lines[0] == "headrace 1, Apache Kafka 4; median of 5 rounds; a machine; today"
+    assert lines[0] == (
+        "headrace 1, Apache Kafka 4; warm; both flush in the background every 1000 ms; "
+        "median of 5 rounds; a machine; today"
+    )
     assert lines[2:5] == ["|  | headrace | Apache Kafka | ratio | goal |  |", "|---|---|---|---|---|---|", lines[4]]
     assert lines[4] == "| **Throughput** |  |  |  |  |  |"
     assert lines[-1] == "Apache Kafka skipped: no java"

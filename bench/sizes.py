@@ -1,0 +1,64 @@
+"""How much of everything one run of the bench does. The table's titles name some of these sizes.
+
+Pure data, made by __main__ and read by run.py. `fresh` and `warm` differ only in what is done before measuring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bench.throughput import Kind, kinds
+
+THOROUGH_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    scale: float = 1.0
+    warm_messages: int = 200_000  # of each kind of work, on a broker just started
+    warm_single_messages: int = 3000
+    single_messages: int = 4000
+    held: int = 2000
+    idle: int = 1000
+    idle_seconds: float = 5.0
+    many: int = 500
+    active_seconds: float = 3.0
+    pairs: int = 5
+    profile_messages: int = 200_000
+    easy_messages: int = 3000
+    members: int = 100
+    partitions: int = 10_000
+    file_bytes: int = 512 * 1024 * 1024
+    full: bool = True
+
+    def work(self) -> tuple[Kind, ...]:
+        return kinds(self.scale)
+
+    def short_warm_up(self) -> Sequence[Kind]:
+        """A fixed number of messages: enough for imports, first connections and the JVM's first compiler."""
+        return [replace(kind, messages=min(self.warm_messages, kind.messages)) for kind in self.work()]
+
+    def thorough_warm_up(self) -> Sequence[Kind]:
+        """Whole rounds: the JVM's last compiler has had its time."""
+        return self.work() * THOROUGH_ROUNDS
+
+
+QUICK = Sizes(
+    scale=0.2,
+    warm_messages=50_000,
+    warm_single_messages=200,
+    single_messages=1000,
+    held=200,
+    idle=100,
+    idle_seconds=3.0,
+    many=50,
+    active_seconds=2.0,
+    pairs=2,
+    profile_messages=30_000,
+    easy_messages=1000,
+    members=10,
+    partitions=1000,
+    file_bytes=128 * 1024 * 1024,
+    full=False,
+)
