@@ -3,7 +3,10 @@
 import json
 import time
 
+from confluent_kafka import Producer
+
 from tests.clients.java_suite import CLASSPATH
+from tests.clients.patience import until
 from tests.clients.shell import Script, Stage, expect, expect_in
 
 script = Script()
@@ -11,12 +14,16 @@ TOOLS = "org.apache.kafka.tools."
 NUMBERS = "".join(f"{number}\n" for number in range(10))
 
 
-def tool(stage: Stage, name: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-    """Runs one of Kafka's tools; `name` is the class below org.apache.kafka.tools, or a full one."""
+def java(name: str, *arguments: str) -> list[str]:
+    """The command that starts one of Kafka's tools; `name` is the class below org.apache.kafka.tools, or a full one."""
     main = name if name.startswith("kafka.") else TOOLS + name
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", quiet, "-cp", CLASSPATH, main]
-    return stage.run(*command, "--bootstrap-server", stage.bootstrap, *arguments, stdin=stdin, fails=fails)
+    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", quiet, "-cp", CLASSPATH, main, *arguments]
+
+
+def tool(stage: Stage, name: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+    command = java(name, "--bootstrap-server", stage.bootstrap, *arguments)
+    return stage.run(*command, stdin=stdin, fails=fails)
 
 
 def consume(stage: Stage, topic: str, count: int, *arguments: str) -> str:
@@ -76,6 +83,59 @@ def the_performance_tools_produce_and_consume(stage: Stage) -> None:
         expect_in(f"{count} records sent", said)
         said = tool(stage, "ConsumerPerformance", "--topic", topic, "--num-records", str(count), "--timeout", "20000")
         expect(True, float(said.strip().splitlines()[-1].split(",")[4]) >= count)
+
+
+@script.story("transactions")
+def the_performance_producer_writes_in_transactions(stage: Stage) -> None:
+    topic, transactional_id = stage.topic(), stage.unique("id")
+    sizes = ("--num-records", "2000", "--record-size", "10", "--throughput", "10000")
+    limits = ("--transactional-id", transactional_id, "--transaction-duration-ms", "50")
+    expect_in("2000 records sent", tool(stage, "ProducerPerformance", "--topic", topic, *sizes, *limits))
+    read = consume(stage, topic, 2000, "--from-beginning", "--isolation-level", "read_committed")
+    expect(2000, len(read.splitlines()))
+
+
+@script.story("transactional-offsets")
+def the_message_copier_copies_each_message_once(stage: Stage) -> None:
+    source, target = stage.topic(), stage.topic()
+    stage.fill(source, [str(number) for number in range(100)])
+    places = ("--input-topic", source, "--input-partition", "0", "--output-topic", target)
+    group = ("--consumer-group", stage.unique("worker"), "--transactional-id", stage.unique("id"))
+    command = java("TransactionalMessageCopier", "--broker-list", stage.bootstrap, *places, *group)
+    # Half of the transactions are aborted, and their messages are copied again.
+    stage.run(*command, "--max-messages", "100", "--transaction-size", "10", "--enable-random-aborts")
+    copied = consume(stage, target, 100, "--from-beginning", "--isolation-level", "read_committed")
+    expect([str(number) for number in range(100)], copied.split())
+
+
+@script.story("transactions-admin")
+def a_hanging_transaction_is_found_and_ended(stage: Stage) -> None:
+    topic, transactional_id = stage.topic(), stage.unique("id")
+
+    def transactions(*arguments: str) -> list[list[str]]:
+        """The rows of what the tool printed, without the heading."""
+        return [line.split() for line in tool(stage, "TransactionsCommand", *arguments).splitlines()[1:]]
+
+    def states() -> dict[str, str]:
+        return {row[0]: row[3] for row in transactions("list")}
+
+    producer = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"lost", partition=0)
+    expect(0, producer.flush(30))
+    expect("Ongoing", states()[transactional_id])
+    [described] = transactions("describe", "--transactional-id", transactional_id)
+    expect_in(f"{topic}-0", described[-1])
+    place = ("--topic", topic, "--partition", "0")
+    [state] = transactions("describe-producers", *place)
+    expect((described[2], "0"), (state[0], state[-1]))
+    expect([], transactions("find-hanging", *place))
+    transactions("abort", *place, "--start-offset", "0")
+    stage.fill(topic, ["after"])
+    expect("after\n", consume(stage, topic, 1, "--from-beginning", "--isolation-level", "read_committed"))
+    transactions("forceTerminateTransaction", "--transactionalId", transactional_id)
+    until("the transaction has ended", lambda: states()[transactional_id] != "Ongoing", pause_s=0.5)
 
 
 @script.story("seek")
@@ -178,3 +238,17 @@ def a_group_is_shown_reset_and_deleted(stage: Stage) -> None:
     expect_in("Successful", groups("--delete-offsets", "--topic", topic, "--group", group))
     expect_in("was successful", groups("--delete", "--group", group))
     expect(False, group in groups("--list"))
+
+
+@script.story("new-protocol")
+def console_consumers_share_a_group_of_the_new_protocol(stage: Stage) -> None:
+    topic, group = stage.topic(), stage.unique("group")
+    stage.fill(topic, NUMBERS.split())
+    new = ("--group", group, "--command-property", "group.protocol=consumer")
+    expect("0\n1\n2\n3\n", consume(stage, topic, 4, "--from-beginning", *new))
+    expect("4\n5\n", consume(stage, topic, 2, *new))
+    listed = tool(stage, "consumer.group.ConsumerGroupCommand", "--list", "--type", "consumer")
+    expect_in(group, listed)
+    described = tool(stage, "consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
+    row = next(line.split() for line in described.splitlines() if topic in line)
+    expect(["0", "6", "10", "4"], row[2:6])

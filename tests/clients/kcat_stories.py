@@ -2,8 +2,11 @@
 
 import json
 import re
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from confluent_kafka.admin import NewPartitions
 
@@ -143,6 +146,47 @@ def first_and_last_offset_are_told(stage: Stage) -> None:
     kcat(stage, "-P", "-t", topic, stdin=NUMBERS)
     expect_in("offset 0", kcat(stage, "-Q", "-t", f"{topic}:0:-2"))
     expect_in("offset 10", kcat(stage, "-Q", "-t", f"{topic}:0:-1"))
+
+
+@contextmanager
+def open_transaction(stage: Stage, topic: str, transactional_id: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A kcat that has sent some of `lost` in a transaction, and has not ended it."""
+    command = ["kcat", "-b", stage.bootstrap, "-q", "-P", "-t", topic, "-X", f"transactional.id={transactional_id}"]
+    producer = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert producer.stdin is not None
+        # It sends when its buffer of input is full, or at the end of it.
+        producer.stdin.write(b"lost\n" * 10_000)
+        producer.stdin.flush()
+        hasty = ("-X", "isolation.level=read_uncommitted")
+        until("the open transaction has a record", lambda: "lost" in all_of(stage, topic, *hasty), pause_s=0.2)
+        yield producer
+    finally:
+        producer.kill()
+        producer.communicate(timeout=20)
+
+
+@script.story("transactions")
+def what_is_sent_in_one_transaction_is_read_as_a_whole_or_never(stage: Stage) -> None:
+    topic, transactional_id = stage.topic(), stage.unique("id")
+    with open_transaction(stage, topic, transactional_id) as producer:
+        expect("", all_of(stage, topic))
+        # Ctrl-C tells this client to abort, which it does when it has read on.
+        producer.send_signal(signal.SIGINT)
+        producer.communicate(b"lost\n" * 10_000, timeout=20)
+    kcat(stage, "-P", "-t", topic, "-X", f"transactional.id={transactional_id}", stdin=NUMBERS)
+    expect(NUMBERS, all_of(stage, topic))
+
+
+@script.story("fencing")
+def the_second_producer_of_an_id_ends_the_first(stage: Stage) -> None:
+    topic, transactional_id = stage.topic(), stage.unique("id")
+    with open_transaction(stage, topic, transactional_id) as first:
+        kcat(stage, "-P", "-t", topic, "-X", f"transactional.id={transactional_id}", stdin="kept\n")
+        _, said = first.communicate(b"", timeout=20)
+        expect(True, first.returncode != 0)
+        expect_in("fenced", said.decode(errors="replace").lower())
+    expect("kept\n", all_of(stage, topic))
 
 
 def group_member(stage: Stage, group: str, topic: str, number: int, *settings: str) -> subprocess.Popen[bytes]:

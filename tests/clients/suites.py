@@ -130,6 +130,7 @@ def module_version(module: str) -> Callable[[], str]:
     return find
 
 
+NEW_PROTOCOL = frozenset({"new-protocol", "new-protocol-static", "new-protocol-regex", "protocol-move"})
 GROUP_STORIES = frozenset({"group-split", "group-leave", "range", "roundrobin", "sticky", "cooperative-sticky"})
 
 SUITES = [
@@ -138,9 +139,15 @@ SUITES = [
         lambda: version("confluent-kafka"),
         lambda: None,
         pytest_suite("confluent"),
-        not_offered=frozenset({"sticky", "delete-offsets"}),
+        not_offered=frozenset({"sticky", "delete-offsets", "transactions-admin"}),
     ),
-    Suite("kafka-python", lambda: version("kafka-python"), lambda: None, pytest_suite("kafka_python")),
+    Suite(
+        "kafka-python",
+        lambda: version("kafka-python"),
+        lambda: None,
+        pytest_suite("kafka_python"),
+        not_offered=NEW_PROTOCOL,
+    ),
     Suite(
         "aiokafka",
         lambda: version("aiokafka"),
@@ -149,9 +156,10 @@ SUITES = [
         not_offered=frozenset(
             {
                 *("cooperative-sticky", "delete-group", "delete-offsets", "alter-offsets"),
-                *("incremental-configs", "list-offsets"),
+                *("incremental-configs", "list-offsets", "transactions-admin"),
             }
-        ),
+        )
+        | NEW_PROTOCOL,
     ),
     Suite("Java client", kafka_version, java_missing, java_stories),
     Suite("franz-go", module_version("github.com/twmb/franz-go"), go_missing, go_stories("franz")),
@@ -163,9 +171,10 @@ SUITES = [
         not_offered=frozenset(
             {
                 *("idempotence", "sticky", "cooperative-sticky", "static-member", "regex", "pause", "delete-records"),
-                *("list-offsets", "recreated-topic"),
+                *("list-offsets", "recreated-topic", "transactions", "transactions-admin"),
             }
-        ),
+        )
+        | NEW_PROTOCOL,
     ),
     Suite(
         "kcat",
@@ -176,9 +185,10 @@ SUITES = [
             {
                 *("pause", "sticky", "cooperative-sticky", "describe-groups", "delete-group", "delete-offsets"),
                 *("alter-offsets", "topic-errors", "partitions", "configs", "incremental-configs", "delete-records"),
-                *("list-offsets", "recreated-topic", "topics"),
+                *("list-offsets", "recreated-topic", "topics", "transactional-offsets", "transactions-admin"),
             }
-        ),
+        )
+        | NEW_PROTOCOL,
     ),
     Suite(
         "Kafka tools",
@@ -187,6 +197,8 @@ SUITES = [
         shell_stories(kafka_tool_stories.script),
         not_offered=frozenset({"pause"}),
         not_asked=GROUP_STORIES
-        | {"static-member", "regex", "partition-growth", "key-order", "partitioning", "oversize", "recreated-topic"},
+        | NEW_PROTOCOL
+        | {"static-member", "regex", "partition-growth", "key-order", "partitioning", "oversize", "recreated-topic"}
+        | {"fencing"},
     ),
 ]

@@ -1,10 +1,12 @@
 """Transactions as aiokafka makes and reads them; it speaks the first version of each request."""
 
+from functools import partial
+
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from tests.clients.aio.clients import Clients, produce, read, read_partition
+from tests.clients.aio.clients import Clients, produce, read, read_partition, until
 from tests.clients.stories import story
 
 
@@ -33,11 +35,16 @@ async def test_offsets_move_with_the_transaction_or_not_at_all(clients: Clients)
     place, reader = TopicPartition(source, 0), await clients.consumer(group_id=group)
     reader.assign([place])
     assert len(await read(reader, 5)) == 5
-    for commit, expected in ((False, None), (True, 5)):
+
+    async def committed_is(expected: int | None) -> bool:
+        return bool(await reader.committed(place) == expected)
+
+    for commit, offset, expected in ((False, 4, None), (True, 5, 5)):
         await producer.begin_transaction()
-        await producer.send_offsets_to_transaction({place: 5}, group)
+        await producer.send_offsets_to_transaction({place: offset}, group)
         await (producer.commit_transaction() if commit else producer.abort_transaction())
-        assert await reader.committed(place) == expected
+        # The end is answered before its markers are written, and this client does not ask for stable offsets only.
+        await until(f"the committed offset is {expected}", partial(committed_is, expected))
 
 
 @story("fencing")

@@ -70,6 +70,9 @@ def new_consumer(bootstrap: str, unique: Callable[[str], str]) -> Iterator[NewCo
             "topic.metadata.refresh.interval.ms": 500,
             "fetch.wait.max.ms": 100,
         }
+        if dotted.get("group.protocol") == "consumer":
+            # Here it is the broker that says how often members beat, and how long they may be silent.
+            del defaults["session.timeout.ms"], defaults["heartbeat.interval.ms"]
         made.append(Consumer(defaults | dotted))
         return made[-1]
 

@@ -1,6 +1,7 @@
-"""Consumer groups of the new protocol (KIP-848) with confluent-kafka: shares, hand-over, crashes, moves, restarts.
+"""Consumer groups of the new protocol (KIP-848) with confluent-kafka: assignors, deaths, restarts, changes of protocol.
 
-Each test has a broker of its own, in this process: its heartbeats are fast and its clock can be pushed.
+Each test has a broker of its own, in this process: its heartbeats are fast and its clock can be pushed. What is asked
+of any broker is in test_new_protocol.py.
 """
 
 import subprocess
@@ -9,11 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupType, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headrace.testing.local_broker import LocalBroker
 from headrace.testing.plugin import BrokerFactory
+from tests.clients.confluent.moves import Moves
 from tests.clients.confluent.reading import partitions_of, produce, read, settle, split_evenly
 from tests.clients.patience import until
 
@@ -70,73 +72,8 @@ def classic(member: NewMember, **config: Any) -> Consumer:
     )
 
 
-class Moves:
-    """Everything that a member is told to take or to give."""
-
-    def __init__(self) -> None:
-        self.taken: list[int] = []
-        self.given: list[int] = []
-
-    def subscribe(self, consumer: Consumer, topic: str) -> None:
-        consumer.subscribe([topic], on_assign=self._take, on_revoke=self._give)
-
-    def _take(self, _: Consumer, places: list[TopicPartition]) -> None:
-        self.taken += [place.partition for place in places]
-
-    def _give(self, _: Consumer, places: list[TopicPartition]) -> None:
-        self.given += [place.partition for place in places]
-
-    def forget(self) -> None:
-        self.taken.clear()
-        self.given.clear()
-
-
 def kinds(admin: AdminClient) -> list[ConsumerGroupType]:
     return [group.type for group in admin.list_consumer_groups().result(10).valid]
-
-
-def test_three_members_split_the_partitions_and_read_everything_once(
-    broker: LocalBroker, admin: AdminClient, member: NewMember
-) -> None:
-    topic = make_topic(admin, "t", 6)
-    members = [member() for _ in range(3)]
-    for consumer in members:
-        consumer.subscribe([topic])
-    settle(members, split_evenly(6))
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(60):
-        produce(producer, topic, [b"%d" % number], partition=number % 6)
-    seen: list[int] = []
-
-    def all_seen() -> bool:
-        for consumer in members:
-            seen.extend(int(message.value()) for message in consumer.consume(100, 0.05))
-        return len(seen) >= 60
-
-    until("60 messages reach the group", all_seen)
-    assert sorted(seen) == list(range(60))
-    described = admin.describe_consumer_groups(["g"])["g"].result(10)
-    assert sorted(len(who.assignment.topic_partitions) for who in described.members) == [2, 2, 2]
-    assert kinds(admin) == [ConsumerGroupType.CONSUMER]
-
-
-def test_who_keeps_partitions_keeps_them_all_the_time(admin: AdminClient, member: NewMember) -> None:
-    topic, moves = make_topic(admin, "t", 6), Moves()
-    first = member()
-    moves.subscribe(first, topic)
-    settle([first], split_evenly(6))
-    moves.forget()
-    second = member()
-    second.subscribe([topic])
-    kept, _ = settle([first, second], split_evenly(6))
-    assert moves.taken == []
-    assert len(moves.given) == 3
-    assert kept.isdisjoint({(topic, partition) for partition in moves.given})
-    moves.forget()
-    second.close()
-    settle([first], split_evenly(6))
-    assert moves.given == []
-    assert len(moves.taken) == 3
 
 
 def test_range_assignor_gives_the_same_numbers_of_both_topics(admin: AdminClient, member: NewMember) -> None:
@@ -187,61 +124,12 @@ def test_partitions_of_a_member_that_dies_go_to_the_others(
     assert moves.given == []
 
 
-def test_static_member_comes_back_to_its_partitions_without_a_rebalance(admin: AdminClient, member: NewMember) -> None:
-    topic, moves = make_topic(admin, "t"), Moves()
-    stays = member(group_instance_id="stays")
-    moves.subscribe(stays, topic)
-    restarts = member(group_instance_id="restarts")
-    restarts.subscribe([topic])
-    kept, moved = settle([stays, restarts], split_evenly(4))
-    moves.forget()
-    restarts.close()
-    again = member(group_instance_id="restarts")
-    again.subscribe([topic])
-    assert settle([stays, again], split_evenly(4)) == [kept, moved]
-    assert (moves.given, moves.taken) == ([], [])
-
-
-def test_pattern_is_resolved_by_the_broker_and_finds_a_topic_made_later(
-    broker: LocalBroker, admin: AdminClient, member: NewMember
-) -> None:
-    consumer = member()
-    consumer.subscribe(["^family-.*"])
-    make_topic(admin, "family-one", 1)
-    settle([consumer], split_evenly(1))
-    make_topic(admin, "family-two", 1)
-    make_topic(admin, "not-family", 1)
-    settle([consumer], split_evenly(2))
-    produce(Producer({"bootstrap.servers": broker.bootstrap}), "family-two", [b"found"])
-    assert read(consumer, 1)[0].value() == b"found"
-
-
 def test_group_takes_over_added_partitions(admin: AdminClient, member: NewMember) -> None:
     consumer = member()
     consumer.subscribe([make_topic(admin, "t", 1)])
     settle([consumer], split_evenly(1))
     admin.create_partitions([NewPartitions("t", 3)])["t"].result(30)
     settle([consumer], split_evenly(3))
-
-
-def test_next_member_resumes_where_the_last_one_committed(
-    broker: LocalBroker, admin: AdminClient, member: NewMember
-) -> None:
-    topic = make_topic(admin, "t", 1)
-    produce(Producer({"bootstrap.servers": broker.bootstrap}), topic, [b"%d" % number for number in range(10)])
-    first = member()
-    first.subscribe([topic])
-    last = read(first, 4)[-1]
-    first.commit(message=last, asynchronous=False)
-    first.close()
-    second = member()
-    second.subscribe([topic])
-    assert read(second, 1)[0].value() == b"4"
-    with pytest.raises(KafkaException, match="not empty"):
-        admin.delete_consumer_groups(["g"])["g"].result(10)
-    second.close()
-    admin.delete_consumer_groups(["g"])["g"].result(10)
-    assert kinds(admin) == []
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])

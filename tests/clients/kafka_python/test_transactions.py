@@ -1,14 +1,17 @@
 """Transactions as kafka-python makes and reads them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.admin import AbortTransactionSpec
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from tests.clients.kafka_python.conftest import NewConsumer, NewProducer, NewTopic
 from tests.clients.kafka_python.reading import read_partition
+from tests.clients.patience import until
 from tests.clients.stories import story
 
 
@@ -48,14 +51,19 @@ def test_offsets_move_with_the_transaction_or_not_at_all(
     producer, place = begun(new_producer, unique("id")), TopicPartition(source, 0)
     in_transaction(producer, source, [b"one", b"two"], commit=True)
     reader = new_consumer(group_id=group)
-    for commit, expected in ((False, None), (True, 2)):
+
+    def committed_is(expected: int | None) -> bool:
+        return bool(reader.committed(place) == expected)
+
+    for commit, offset, expected in ((False, 1, None), (True, 2, 2)):
         producer.begin_transaction()
-        producer.send_offsets_to_transaction({place: OffsetAndMetadata(2, "", -1)}, group)
+        producer.send_offsets_to_transaction({place: OffsetAndMetadata(offset, "", -1)}, group)
         if commit:
             producer.commit_transaction()
         else:
             producer.abort_transaction()
-        assert reader.committed(place) == expected
+        # The end is answered before its markers are written.
+        until(f"the committed offset is {expected}", partial(committed_is, expected))
 
 
 @story("fencing")
@@ -72,3 +80,29 @@ def test_the_first_producer_of_an_id_is_fenced_by_the_second(
         first.commit_transaction()
     records = read_partition(new_consumer(isolation_level="read_committed"), topic, 1)
     assert [record.value for record in records] == [b"kept"]
+
+
+@story("transactions-admin")
+def test_a_hanging_transaction_is_found_and_ended(
+    admin: KafkaAdminClient,
+    new_topic: NewTopic,
+    new_producer: NewProducer,
+    new_consumer: NewConsumer,
+    unique: Callable[[str], str],
+) -> None:
+    topic, transactional_id = new_topic(), unique("id")
+    place, producer = TopicPartition(topic, 0), begun(new_producer, transactional_id)
+    producer.begin_transaction()
+    producer.send(topic, b"lost", partition=0).get(20)
+    listed = [found for some in admin.list_transactions(state_filters=["Ongoing"]).values() for found in some]
+    assert transactional_id in {found.transactional_id for found in listed}
+    described = admin.describe_transactions([transactional_id])[transactional_id]
+    assert (described.state.value, described.topic_partitions) == ("Ongoing", {place})
+    [state] = admin.describe_producers([place])[place].active_producers
+    assert (state.producer_id, state.current_transaction_start_offset) == (described.producer_id, 0)
+    admin.abort_transaction(AbortTransactionSpec(place, state.producer_id, state.producer_epoch))
+    new_producer().send(topic, b"after", partition=0).get(20)
+    records = read_partition(new_consumer(isolation_level="read_committed"), topic, 1)
+    assert [record.value for record in records] == [b"after"]
+    with pytest.raises(KafkaError):
+        admin.describe_transactions([unique("unknown")])

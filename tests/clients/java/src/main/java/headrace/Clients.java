@@ -86,7 +86,17 @@ final class Clients implements AutoCloseable {
         settings.put("metadata.max.age.ms", 500);
         settings.put("fetch.max.wait.ms", 100);
         for (int at = 0; at < config.length; at += 2) settings.put((String) config[at], config[at + 1]);
+        // In the new protocol it is the broker that sets these.
+        if (settings.get("group.protocol").equals("consumer"))
+            settings.keySet().removeAll(List.of("session.timeout.ms", "heartbeat.interval.ms"));
         return new Member(settings);
+    }
+
+    /** A consumer of the given group protocol. */
+    Member member(String protocol, Object... config) {
+        List<Object> settings = new ArrayList<>(List.of(config));
+        settings.addAll(List.of("group.protocol", protocol));
+        return consumer(settings.toArray());
     }
 
     /** Produces the values to partition 0 and returns what the broker said of each. */

@@ -7,8 +7,10 @@ public final class Main {
         int failed;
         try (Clients clients = new Clients(arguments[0])) {
             new Messages(clients).addTo(teller);
+            new Transactions(clients).addTo(teller);
             new Reading(clients).addTo(teller);
             new Groups(clients).addTo(teller);
+            new NewProtocolGroups(clients).addTo(teller);
             new GroupAdministration(clients).addTo(teller);
             new Administration(clients).addTo(teller);
             failed = teller.tellAll(arguments.length > 1 ? arguments[1] : "");
