@@ -27,7 +27,7 @@ Settings of topics and those of brokers that are not read at start only can be c
 def page() -> str:
     topics = _table(
         ("setting", "type", "default", "allowed", "broker setting", "meaning"),
-        ((*_facts(s), f"`{s.broker_name}`", s.meaning) for s in topic_config.SETTINGS),
+        ((*_facts(s), f"`{s.broker_name}`" if s.broker_name else "", s.meaning) for s in topic_config.SETTINGS),
     )
     own = [setting for setting in broker_config.SETTINGS if setting.read_only]
     fallbacks = [setting for setting in broker_config.SETTINGS if not setting.read_only]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from headrace.log import aborted_txns, identity, recovery
 from headrace.log import checkpoint as checkpoints
-from headrace.log.dedup import Dedup, Unwritten
+from headrace.log.dedup import Dedup
 from headrace.log.doomed import DoomedFiles
 from headrace.log.reading import segment_at
 from headrace.log.segment import Segment, Shelf, segment_path
@@ -47,6 +47,7 @@ class DurableLog:
         self.dedup: Dedup | None = None  # on topics that ask for it
         self.duplicates_dropped = 0  # records that were acknowledged and not stored
         self.ids_forgotten = 0  # ids that left before their time for want of memory
+        self.committed_offset: int | None = None  # the high watermark, once somebody has told
         self.offline: OSError | None = loaded.damage
         self.doomed = DoomedFiles(shelf.disk)
         self.scanned_bytes = loaded.scanned_bytes
@@ -129,7 +130,6 @@ class DurableLog:
                 first = segment_at(self.segments, max(self.synced_offset, self.start_offset))
                 open_segments = self.segments[first:]
                 aborted = self._unsaved_aborted()
-                ids = self._unwritten_ids()
                 checkpoint = checkpoint or self._bytes_since_checkpoint >= _CHECKPOINT_BYTES
                 if checkpoint:
                     self._bytes_since_checkpoint = 0
@@ -145,8 +145,7 @@ class DurableLog:
                 self._unsynced.add(self)
                 raise
             self.synced_offset = target
-            if ids is not None:
-                ids.write()
+            self._write_ids()
             for segment in behind:
                 segment.store_index(segment.encode_index())
             if not checkpoint:
@@ -184,11 +183,12 @@ class DurableLog:
         txns = self.aborted_txns
         return txns.unsaved([segment.base_offset for segment in self.segments]) if len(txns) > txns.saved else []
 
-    def _unwritten_ids(self) -> Unwritten | None:
-        """Called with the lock held."""
-        if self.dedup is None:
-            return None
-        return self.dedup.take(self.end_offset, self._now_ms, self.producers.first_unstable())
+    def _write_ids(self) -> None:
+        with self._lock:
+            if self.dedup is None:
+                return
+            unwritten = self.dedup.take(self.end_offset, self._now_ms, self.producers.first_unstable())
+        unwritten.write()
 
     def _save_aborted(self, unsaved: list[aborted_txns.Unsaved]) -> None:
         if unsaved:

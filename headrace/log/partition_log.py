@@ -224,14 +224,20 @@ class PartitionLog(TrimmableLog):
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
-        self.producers.settle(high_watermark)
+        self.settle(high_watermark)
         return self.producers.first_unstable()
 
+    def settle(self, high_watermark: int) -> None:
+        """Everything before `high_watermark` is committed."""
+        self.committed_offset = high_watermark
+        self.producers.settle(high_watermark)
+
     def decided_below(self) -> int:
-        """Every transaction with a record before this offset has ended, by a marker that is committed."""
+        """Everything before this offset is committed as far as this log has been told, every transaction that has a
+        record there has ended, and the marker is committed too."""
         with self._lock:
-            unstable = self.producers.first_unstable()
-            return self.end_offset if unstable is None else unstable
+            ends = [self.end_offset, self.committed_offset, self.producers.first_unstable()]
+            return min(end for end in ends if end is not None)
 
     def aborted(self, first_offset: int, upto_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that a reader of these offsets must skip."""

@@ -277,6 +277,7 @@ class TrimmableLog(DurableLog):
         self.end_offset = offset
         self.synced_offset = min(self.synced_offset, offset)
         self.start_offset = min(self.start_offset, offset)
+        self.committed_offset = None if self.committed_offset is None else min(self.committed_offset, offset)
         self.epochs.cut_tail(offset)
         self.producers = replay.rebuilt_producers(self._shelf, self.segments, self._snapshots, offset, self._now_ms)
         if self._checkpoint.has_producers and self._checkpoint.recovery_point == offset:
@@ -315,7 +316,7 @@ class TrimmableLog(DurableLog):
                 self.offline = error
                 raise self._refusal() from error
             self.segments = (fresh,)
-            self.start_offset = self.end_offset = self.synced_offset = offset
+            self.start_offset = self.end_offset = self.synced_offset = self.committed_offset = offset
             self.epochs = LeaderEpochs()
             self.epochs.changed = True
             self.producers = ProducerStates()

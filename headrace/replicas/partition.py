@@ -56,7 +56,7 @@ class Partition:
         self.log.epochs.assign(epoch, self.log.end_offset)
         self.leader_epoch = epoch
         self.leads = True
-        self.log.producers.settle(self._high_watermark)
+        self.log.settle(self._high_watermark)
         self._raise_high_watermark()
 
     def resign(self, error: KafkaError) -> None:
@@ -185,7 +185,7 @@ class Partition:
             return
         assert self.log.start_offset <= offset <= self.log.end_offset, "high watermark outside the log"
         self._high_watermark = offset
-        self.log.producers.settle(offset)
+        self.log.settle(offset)
         self._commits.advance(offset)
         if self.log.config.fsync:
             self._wake_fetchers()

@@ -225,7 +225,7 @@ class TransactionLogMachine(RuleBasedStateMachine):
     @rule(choice=st.randoms(use_true_random=False))
     def truncate(self, choice: random.Random) -> None:
         cut = choice.choice(self.entries[-5:] if choice.random() < 0.8 else self.entries)
-        if cut.base >= self.start:
+        if cut.base >= (self.high_watermark if self.compacted else self.start):
             self.log.truncate_to(cut.base)
             self.forget_from(self.log.end_offset)
 

@@ -58,6 +58,7 @@ def compact(log: PartitionLog, now_ms: int = NOW) -> None:
     """One run, whatever there is to do; a new key makes the log dirty."""
     put(log, b"run %d" % log.end_offset)
     log.roll(NOW)
+    log.settle(log.end_offset)
     Compactor(new_shelf(log._shelf.disk), step_bytes=300).compact(log, now_ms)
 
 
@@ -220,4 +221,5 @@ def steps(log: PartitionLog, now_ms: int) -> Iterator[bool]:
     put(log, b"run %d" % log.end_offset)
     log.sync()
     log.roll(NOW)
+    log.settle(log.end_offset)
     return Compactor(new_shelf(log._shelf.disk), step_bytes=300).steps(log, now_ms)
