@@ -195,6 +195,8 @@ class ProducerStates:
 
     def first_unstable(self) -> int | None:
         """Where the oldest transaction starts that is open, or whose end is not known to be committed."""
+        if not self.open and not self.ended:
+            return None
         firsts = [next(iter(self.open.values()))] if self.open else []
         return min([*firsts, *(first for first, _ in self.ended)], default=None)
 
