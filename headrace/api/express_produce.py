@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 import uuid
 
+from headrace.model.image import INTERNAL_TOPICS
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import KafkaError
@@ -100,5 +101,7 @@ class ExpressProduce:
 
 
 def _answers_at_once(partition: Partition, acks: int) -> bool:
-    """Whether the answer to an append under these acks is known when it returns."""
+    """Whether a client may write here, and the answer under these acks is known when the append returns."""
+    if partition.topic in INTERNAL_TOPICS:
+        return False
     return (acks == 1 and not partition.log.config.fsync) or (acks == -1 and partition.commits_at_once)

@@ -25,7 +25,8 @@ PRODUCE = 0
 class Partition:
     """Takes anything, and remembers it."""
 
-    def __init__(self, *, fsync: bool = False, commits_at_once: bool = True) -> None:
+    def __init__(self, *, fsync: bool = False, commits_at_once: bool = True, topic: str = "orders") -> None:
+        self.topic = topic
         self.appended: list[bytes] = []
         self.commits_at_once = commits_at_once
         self.log = SimpleNamespace(config=SimpleNamespace(fsync=fsync))
@@ -122,8 +123,10 @@ def test_whatever_is_unusual_takes_the_full_path_untouched(version: int, what: s
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
-@pytest.mark.parametrize(("acks", "state"), [(1, {"fsync": True}), (-1, {"commits_at_once": False})])
-def test_an_answer_that_must_wait_takes_the_full_path(version: int, acks: int, state: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    ("acks", "state"), [(1, {"fsync": True}), (-1, {"commits_at_once": False}), (1, {"topic": "__consumer_offsets"})]
+)
+def test_what_must_wait_or_is_internal_takes_the_full_path(version: int, acks: int, state: dict[str, Any]) -> None:
     partition = Partition(**state)
     frame, at = frame_of(version, request(b"x", acks=acks))
     assert ExpressProduce(Host(partition))(frame, version, at, 5) is None  # type: ignore[arg-type]
