@@ -189,13 +189,11 @@ class _Attempt:
 
 def _aborted(partition: Partition, offset: int, records: bytes | bytearray | None) -> list[Message]:
     """The aborted transactions that have something in these records."""
-    if not records:
-        return []
-    aborted = partition.log.aborted(offset, partition.last_stable_offset)
-    if not aborted:
+    if not records or not partition.log.aborted_txns:
         return []
     end = max((header.next_offset for _, header in walk(records)), default=offset)
-    return [Message(producer_id=producer_id, first_offset=first) for producer_id, first in aborted if first < end]
+    aborted = partition.log.aborted(offset, end)  # and not up to the end of the log: there may be very many
+    return [Message(producer_id=producer_id, first_offset=first) for producer_id, first in aborted]
 
 
 class _LongPoll:
