@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="headrace beside Apache Kafka, in one run")
     parser.add_argument("--only", type=_sections, default=SECTIONS, help=f"a comma list of {', '.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="rounds per measurement (default 3, quick 1)")
-    parser.add_argument("--quick", action="store_true", help="one round on small sizes, about three minutes")
+    parser.add_argument("--quick", action="store_true", help="one round on small sizes, about five minutes")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--fresh", action="store_true", help="start both brokers anew for each round (the default)")
     mode.add_argument("--warm", action="store_true", help="keep both running, after a warm-up that suits the JVM")

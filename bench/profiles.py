@@ -84,7 +84,7 @@ def consumed_per_s(address: str, topic: str, profile: Profile, messages: int) ->
     with Consumer(address, topic, group=f"{topic}-readers", profile=profile) as consumer:
         read, begin = 0, 0.0
         for _ in range(PATIENCE_POLLS + messages):
-            batch = consumer.poll(10_000, timeout_s=0.5)
+            batch = consumer.poll(1000, timeout_s=0.5)
             if batch and not read:
                 begin, first = time.perf_counter(), len(batch)
             read += len(batch)

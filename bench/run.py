@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import shutil
 import sys
 import time
@@ -29,7 +30,7 @@ from bench.latency import Latency
 from bench.peers import Peer, PeerMissing, Recipe
 from bench.processes import Children
 from bench.profiles import Profiles
-from bench.rebalance import Rebalance
+from bench.rebalance import PROTOCOLS, Rebalance
 from bench.sizes import Sizes
 from bench.startup import in_turn
 from bench.throughput import Throughput
@@ -144,9 +145,9 @@ class Bench:
     def _rebalance(self, recipes: Sequence[Recipe]) -> None:
         rebalance = Rebalance(self._children, self.samples)
         with self._asleep(recipes, "rebalance") as peers:
-            for peer in peers:
-                one_more = functools.partial(rebalance.one_more, [peer], self._sizes.members)
-                self._section(f"rebalance, {peer.name}", one_more)
+            for peer, protocol in itertools.product(peers, PROTOCOLS):
+                one_more = functools.partial(rebalance.one_more, peer, self._sizes.members, protocol)
+                self._section(f"rebalance, {protocol} protocol, {peer.name}", one_more)
 
     def _partitions(self, recipe: Recipe, generator: load.Generator) -> None:
         peer = self._peer(recipe, "many")
