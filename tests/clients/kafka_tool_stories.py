@@ -240,8 +240,8 @@ def a_group_is_shown_reset_and_deleted(stage: Stage) -> None:
     expect(False, group in groups("--list"))
 
 
-@script.story("new-protocol")
-def console_consumers_share_a_group_of_the_new_protocol(stage: Stage) -> None:
+@script.story("commit", "describe-groups")
+def a_console_consumer_of_the_new_protocol_resumes_and_its_group_is_shown(stage: Stage) -> None:
     topic, group = stage.topic(), stage.unique("group")
     stage.fill(topic, NUMBERS.split())
     new = ("--group", group, "--command-property", "group.protocol=consumer")
