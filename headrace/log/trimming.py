@@ -316,7 +316,9 @@ class TrimmableLog(DurableLog):
                 self.offline = error
                 raise self._refusal() from error
             self.segments = (fresh,)
-            self.start_offset = self.end_offset = self.synced_offset = self.committed_offset = offset
+            self.start_offset = self.end_offset = self.synced_offset = offset
+            if self.committed_offset is not None:
+                self.committed_offset = offset
             self.epochs = LeaderEpochs()
             self.epochs.changed = True
             self.producers = ProducerStates()
