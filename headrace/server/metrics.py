@@ -92,6 +92,14 @@ def _partition_metrics(host: ReplicaHost) -> Iterator[Metric]:
     size = GaugeMetricFamily("headrace_log_bytes", "Bytes of the log on disk.", labels=labels)
     start = GaugeMetricFamily("headrace_log_start_offset", "The first offset that is kept.", labels=labels)
     end = GaugeMetricFamily("headrace_log_end_offset", "The offset that the next record gets.", labels=labels)
+    duplicates = CounterMetricFamily(
+        "headrace_dedup_duplicates", "Messages acknowledged and not stored, because their id was seen.", labels=labels
+    )
+    forgotten = CounterMetricFamily(
+        "headrace_dedup_ids_forgotten",
+        "Message ids dropped within their window, because headrace.dedup.max.bytes was reached.",
+        labels=labels,
+    )
     offline = GaugeMetricFamily("headrace_log_offline", "1 when the disk failed under this log.", labels=labels)
     for partition in host.partitions():
         name = [partition.topic, str(partition.index)]
@@ -101,8 +109,11 @@ def _partition_metrics(host: ReplicaHost) -> Iterator[Metric]:
         size.add_metric(name, partition.log.size_bytes)
         start.add_metric(name, partition.log.start_offset)
         end.add_metric(name, partition.log.end_offset)
+        if partition.log.dedup is not None:
+            duplicates.add_metric(name, partition.log.duplicates_dropped)
+            forgotten.add_metric(name, partition.log.ids_forgotten)
         offline.add_metric(name, 0 if partition.log.offline is None else 1)
-    yield from (messages, bytes_in, bytes_out, size, start, end, offline)
+    yield from (messages, bytes_in, bytes_out, size, start, end, duplicates, forgotten, offline)
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], latencies: Latencies) -> None:
