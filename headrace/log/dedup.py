@@ -153,9 +153,15 @@ def begun(disk: Disk, directory: Path, end_offset: int, config: TopicConfig) -> 
 
 
 def loaded(
-    disk: Disk, segments: Sequence[Segment], offsets: tuple[int, int], config: TopicConfig, now_ms: int
+    disk: Disk,
+    segments: Sequence[Segment],
+    offsets: tuple[int, int],
+    first_open: int | None,
+    config: TopicConfig,
+    now_ms: int,
 ) -> Dedup:
-    """What the files say of a log with these offsets (start, end), and for the rest the log itself; blocks."""
+    """What the files say of a log with these offsets (start, end), and for the rest the log itself; blocks. The first
+    open transaction starts at `first_open`."""
     start, end = offsets
     window = IdWindow(config.dedup_window_ms, config.dedup_max_bytes)
     journal = IdJournal(disk, segments[0].directory)
@@ -168,7 +174,7 @@ def loaded(
     covered = journal.covered
     if journal.is_new:
         within = timestamps.find_time(segments, now_ms - config.dedup_window_ms, start, end)
-        covered = end if within is None else within[0]
+        covered = min(end if within is None else within[0], end if first_open is None else first_open)
     dedup = Dedup(window, journal)
     _learn_from(segments, max(start, covered), dedup, now_ms)
     window.expire(now_ms)

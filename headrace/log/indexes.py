@@ -42,7 +42,17 @@ _TIME_ENTRY_BYTES = 12
 class SegmentIndex:
     """Both indexes of one segment. Offsets are relative to the segment's base."""
 
-    __slots__ = ("blocks", "covered", "offsets", "positions", "time_positions", "times", "written", "written_times")
+    __slots__ = (
+        "blocks",
+        "covered",
+        "offsets",
+        "positions",
+        "reach",
+        "time_positions",
+        "times",
+        "written",
+        "written_times",
+    )
 
     def __init__(self) -> None:
         self.offsets = array("I")
@@ -50,6 +60,7 @@ class SegmentIndex:
         self.times = array("q")
         self.time_positions = array("I")
         self.covered = 0  # log bytes whose batches have had their chance of an entry
+        self.reach = 0  # log bytes of which one of the files speaks; more than `covered` where the other was lost
         self.written = 0  # entries that are in the file already
         self.written_times = 0
         self.blocks = 0
@@ -131,6 +142,7 @@ def decode(index: bytes, timeindex: bytes, base_offset: int) -> SegmentIndex:
         found.times.extend(_little(array("q", body[: 8 * count])))
         found.time_positions.extend(_little(array("I", body[8 * count :])))
         found.covered = block_covered
+    found.reach = max(found.covered, covered)
     found.covered = min(found.covered, covered)
     found.written, found.written_times = len(found.offsets), len(found.times)
     return found

@@ -220,23 +220,23 @@ def _damage(loaded: Loaded, what: str) -> OSError:
     )
 
 
-def _start_of_index(segment: Segment, position: int) -> SegmentIndex:
-    """The index of what the scan does not look at."""
+def _start_of_index(segment: Segment, index: SegmentIndex, position: int) -> SegmentIndex:
+    """The index of what the scan does not look at, from the one that is stored."""
     if position == 0:
         return SegmentIndex()
-    index = segment.stored_index()
     if index.covered < position:
         size, segment.size = segment.size, position
         index = segment.rebuilt_index()
         segment.size = size
-    if index.covered != position:
+    elif index.reach != position:
         segment.cut_index(index, position)
     return index
 
 
 def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, now_ms: int) -> int:
     """The offset after the last valid batch. Sets the segment's size and index, continues epochs and producers."""
-    index = _start_of_index(segment, start)
+    stored = segment.stored_index()
+    index = _start_of_index(segment, stored, start)
     newest = index.max_timestamp()
     indexed_to = index.positions[-1] if index.positions else 0
     end = start
@@ -251,6 +251,8 @@ def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, n
         end = position + header.size
         expected = header.next_offset
     loaded.scanned_bytes += segment.size - start
+    if stored.reach > end:
+        segment.remove_stored_index()
     index.add_time(newest, end)
     index.covered = segment.size = end
     segment.adopt_index(index)

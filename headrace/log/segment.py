@@ -131,6 +131,7 @@ class Segment:
     def cut(self, position: int, end_offset: int) -> None:
         """Drop everything from `position` on, in the file and in memory, and be the active segment."""
         index = self.index(wait=True)
+        self.remove_stored_index()
         with self.file as file:
             file.truncate(position)
             file.sync()
@@ -147,7 +148,7 @@ class Segment:
         index = self._index
         if index is None:
             index = self._load_index(wait)
-            if index.covered != self.size:
+            if (index.covered, index.reach) != (self.size, self.size):
                 if not wait:
                     raise NotCached
                 index = self.rebuilt_index()
@@ -226,6 +227,13 @@ class Segment:
         for _, header in self.headers(index.time_positions[-1] if index.times else 0, position, wait=True):
             newest = max(newest, header.max_timestamp)
         index.add_time(newest, position)
+
+    def remove_stored_index(self) -> None:
+        """Take the files away, durably, before bytes that they speak of are gone: the log may grow to the same size
+        again, with other batches, and a crash may leave the files as they were."""
+        for suffix in (".index", ".timeindex"):
+            self._shelf.disk.remove(segment_path(self.directory, self.base_offset, suffix))
+        self._shelf.disk.sync_dir(self.directory)
 
     def stored_index(self) -> SegmentIndex:
         """The index as the files have it, valid as far as its `covered` says."""

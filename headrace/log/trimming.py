@@ -289,8 +289,8 @@ class TrimmableLog(DurableLog):
     def load_ids(self, now_ms: int) -> None:
         """Called once after opening, and after a cut: find the ids that a topic with deduplication has to know."""
         if self.config.dedup_window_ms and self.offline is None:
-            offsets = (self.start_offset, self.end_offset)
-            self.dedup = dedup.loaded(self._shelf.disk, self.segments, offsets, self.config, now_ms)
+            offsets, first_open = (self.start_offset, self.end_offset), self.producers.first_unstable()
+            self.dedup = dedup.loaded(self._shelf.disk, self.segments, offsets, first_open, self.config, now_ms)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`, as a replica does whose records its leader no longer has."""

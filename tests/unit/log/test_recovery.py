@@ -180,3 +180,27 @@ def test_times_before_a_truncation_are_found_after_a_crash() -> None:
     again = killed(disk, log)
     assert again.find_time(NOW, 1) == (0, NOW)
     assert again.find_max_timestamp(1) == (0, NOW)
+
+
+def test_an_index_of_bytes_that_are_gone_never_comes_back() -> None:
+    """The log may grow to the size that the old index speaks of, with other batches."""
+    index = segment_path(FOLDER, 0, ".index")
+    disk = SimDisk()
+    log = open_log(disk, TopicConfig(index_interval_bytes=1))
+    for _ in range(3):
+        log.append(batch(), 0, now_ms=NOW)
+    log.sync(checkpoint=True)
+    assert disk.exists(index)
+    log.truncate_to(1)
+    disk.crash(random.Random(0))
+    assert not disk.exists(index)
+    log = open_log(disk, TopicConfig(index_interval_bytes=1))
+    log.append(batch(20), 0, now_ms=NOW)
+    log.append(batch(), 0, now_ms=NOW)
+    log.roll(NOW)
+    log.sync()  # with the index of the sealed segment, but without a checkpoint
+    disk.open(FIRST).truncate(SIZE)  # as a power cut may do with what was not synced
+    assert log.segments[0].stored_index().reach > SIZE
+    log = killed(disk, log)
+    assert log.end_offset == 1
+    assert log.segments[0].stored_index().reach <= SIZE
