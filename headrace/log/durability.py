@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,6 +196,20 @@ class DurableLog:
             aborted_txns.save(self._shelf.disk, self.directory, unsaved)
             self.aborted_txns.saved += sum(piece.length for piece in unsaved)
             self._names_unsynced = True
+
+    def _rewrite_aborted(self, first: int, following: int, dropped_markers: Collection[int]) -> None:
+        """Make one file of aborted transactions for what is to become one segment, and forget those of which nothing is
+        left. Nothing is lost if the swap does not come about: their records went in an earlier run."""
+        with self._lock:
+            unsaved = self._unsaved_aborted()
+        try:
+            self._save_aborted(unsaved)
+            with self._lock:
+                self.aborted_txns.drop(dropped_markers)
+                entries = self.aborted_txns.encoded(first, following)
+            aborted_txns.replace_file(self._shelf.disk, self.directory, first, entries)
+        except OSError as error:
+            raise self._write_failed(error) from error
 
     def _sync_names(self) -> None:
         """Make names and epochs durable, and with the first records of a partition its folder and its identity."""

@@ -242,20 +242,6 @@ class TrimmableLog(DurableLog):
                 self.segments = (*self.segments[:at], fresh, *self.segments[at + len(old) :])
             return True
 
-    def _rewrite_aborted(self, first: int, following: int, dropped_markers: Collection[int]) -> None:
-        """Make one file of aborted transactions for what is to become one segment, and forget those of which nothing is
-        left. Nothing is lost if the swap does not come about: their records went in an earlier run."""
-        with self._lock:
-            unsaved = self._unsaved_aborted()
-        try:
-            self._save_aborted(unsaved)
-            with self._lock:
-                self.aborted_txns.drop(dropped_markers)
-                entries = self.aborted_txns.encoded(first, following)
-            aborted_txns.replace_file(self._shelf.disk, self.directory, first, entries)
-        except OSError as error:
-            raise self._write_failed(error) from error
-
     @property
     def cleaned_to(self) -> int:
         """Compaction has been over everything before this offset."""
