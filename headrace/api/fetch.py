@@ -60,7 +60,7 @@ class Fetch:
         left = min(max_bytes, self._max_bytes)
         for wanted in plan.wanted:
             try:
-                partition = self._find(wanted, plan)
+                partition = self._find(wanted)
                 partition.check_leader(wanted.leader_epoch)
                 if wanted.last_fetched_epoch >= 0:
                     diverging = partition.diverging(wanted.offset, wanted.last_fetched_epoch)
@@ -76,7 +76,7 @@ class Fetch:
                 attempt.add_error(wanted, error)
         return attempt
 
-    def _find(self, wanted: Wanted, plan: FetchPlan) -> Partition:
+    def _find(self, wanted: Wanted) -> Partition:
         if wanted.topic_id is not None:
             return self._host.find_by_id(wanted.topic_id, wanted.index)
         if not wanted.topic:

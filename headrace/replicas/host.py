@@ -6,7 +6,6 @@ needs from elsewhere: the logs of the data folder, and the settings in force for
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
@@ -16,8 +15,6 @@ from headrace.model.topic_config import topic_config
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
-
-logger = logging.getLogger(__name__)
 
 LeadershipChanged = Callable[[str, int, bool, int], None]  # topic, partition, leads, epoch
 

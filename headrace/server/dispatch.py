@@ -6,7 +6,6 @@ a version it does not know, with its oldest layout, so that clients can find a c
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Awaitable, Mapping
 
@@ -17,8 +16,6 @@ from headrace.server.requests_seen import RequestsSeen
 from headrace.wire import frames
 from headrace.wire.messages import Message, decode_request, encode_response
 from headrace.world.clock import Clock
-
-logger = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
 
