@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Machines are shared and noisy: no test may fail because drawing its input, or one example, took long.
-settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("headrace")
-
 TESTS = Path(__file__).parent
 BUDGETS: dict[str, dict[str, int]] = tomllib.loads((TESTS / "budgets.toml").read_text())
 SOAKING = os.environ.get("HEADRACE_SOAK", "") not in ("", "0")
+
+# Machines are shared and noisy: no test may fail because drawing its input, or one example, took long. `make test`
+# tries the same examples every time, so that a change is judged by what it changes; new ones are for `make soak`.
+settings.register_profile(
+    "headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not SOAKING, database=None
+)
+settings.load_profile("headrace")
 
 spent_s: dict[str, float] = defaultdict(float)
 remarks: list[str] = []

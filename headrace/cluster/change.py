@@ -44,16 +44,11 @@ def in_multis(operations: Iterable[Operation]) -> list[list[Operation]]:
 
 
 def create_partition(topic_id: uuid.UUID, partition: PartitionImage, controller_epoch: int) -> Operation:
-    data = znodes.encode_partition(_stored(partition, controller_epoch))
+    data = znodes.encode_partition(znodes.state_of(partition, controller_epoch))
     return Create(znodes.partition_path(topic_id, partition.index), data)
 
 
 def set_partition(topic_id: uuid.UUID, partition: PartitionImage, controller_epoch: int) -> Operation:
     """`partition.version` is the version that the write is to produce."""
-    data = znodes.encode_partition(_stored(partition, controller_epoch))
+    data = znodes.encode_partition(znodes.state_of(partition, controller_epoch))
     return Set(znodes.partition_path(topic_id, partition.index), data, partition.version - 1)
-
-
-def _stored(partition: PartitionImage, controller_epoch: int) -> znodes.PartitionState:
-    isr = tuple(zip(partition.isr, partition.isr_epochs, strict=True))
-    return znodes.PartitionState(partition.replicas, partition.leader, partition.leader_epoch, isr, controller_epoch)

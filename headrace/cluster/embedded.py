@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from headrace.cluster.store import (
     Delete,
     Operation,
     SessionLost,
+    SessionState,
     Set,
     Stat,
     StoreError,
@@ -78,6 +79,9 @@ class EmbeddedStore:
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        """Nobody is ever told anything: this session lives as long as the process."""
 
     async def open(self) -> None:
         """Read the file, or make it. Failure when it is no file of ours or of another schema."""

@@ -18,6 +18,7 @@ What holds in every home:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -61,8 +62,22 @@ class StoreFull(StoreError):
     """The home has no room for the write; nothing changed, and it may work later."""
 
 
+class ConnectionLost(StoreError):
+    """The home could not be reached while this was asked: it may have taken effect or not, the session may go on.
+
+    Whoever wrote reads again and compares before it writes again. Reads are repeated by the home itself."""
+
+
 class SessionLost(StoreError):
     """The session is over: its ephemeral nodes are gone, and whether the last write took effect is not known."""
+
+
+class SessionState(enum.Enum):
+    """What is known of this session. After LOST the store is of no more use: a new one is opened."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # the home cannot be reached; it may have ended the session already, we cannot know
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,10 @@ Operation = Create | Set | Delete | Check
 class Store(Protocol):
     @property
     def session_id(self) -> int: ...
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        """`listener` is called on the event loop whenever the state of the session changes."""
+        ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]: ...
 

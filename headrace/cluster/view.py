@@ -50,7 +50,9 @@ async def read_image(store: Store) -> ClusterImage:
     brokers: dict[int, BrokerImage] = {}
     for broker_id in map(int, await store.children(znodes.BROKERS)):
         found = znodes.decode_registration(broker_id, (await store.get(znodes.broker_path(broker_id)))[0])
-        brokers[broker_id] = BrokerImage(broker_id, found.host, found.port, found.rack, found.epoch)
+        brokers[broker_id] = BrokerImage(
+            broker_id, found.host, found.port, found.rack, found.epoch, found.unbroken_since
+        )
     image = ClusterImage(cluster_id, controller_id, brokers)
     for name in await store.children(znodes.BROKER_SETTINGS):
         broker = znodes.broker_of_settings(name)
@@ -67,10 +69,5 @@ async def _read_topic(store: Store, name: str) -> TopicImage:
     for index in range(topic.partitions):
         path = znodes.partition_path(topic.id, index)
         data, stat = await store.get(path)
-        state = znodes.decode_partition(path, data)
-        isr = tuple(broker for broker, _ in state.isr)
-        epochs = tuple(epoch for _, epoch in state.isr)
-        partitions.append(
-            PartitionImage(index, state.replicas, isr, state.leader, state.leader_epoch, stat.version, epochs)
-        )
+        partitions.append(znodes.image_of(index, znodes.decode_partition(path, data), stat.version))
     return TopicImage(name, topic.id, tuple(partitions), topic.settings, topic_stat.version)

@@ -5,9 +5,10 @@
     /controller_epoch           who was elected last; its version fences every write of a controller
     /brokers/ids/N              ephemeral: broker N is alive, at this address
     /brokers/epochs/N           its version is the broker's epoch: it rises with every start of broker N
+                                inside: the epoch since which all its stops were clean
     /topics/NAME                a topic: id, settings, partition count
     /partitions/ID              the folder of one topic's partition states, by topic id
-    /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas
+    /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas, who else may lead
     /config/brokers/N           settings changed at run time, of broker N, or of all (`default`)
     /producer_ids               the first producer id that was not handed out
 
@@ -27,6 +28,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from headrace.model.image import PartitionImage
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -92,6 +95,7 @@ class Registration:
     port: int
     rack: str | None
     epoch: int
+    unbroken_since: int = 0
 
 
 def broker_path(broker_id: int) -> str:
@@ -103,12 +107,30 @@ def broker_epoch_path(broker_id: int) -> str:
 
 
 def encode_registration(broker: Registration) -> bytes:
-    return _encode({"host": broker.host, "port": broker.port, "rack": broker.rack, "epoch": broker.epoch})
+    return _encode(
+        {
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "epoch": broker.epoch,
+            "unbroken_since": broker.unbroken_since,
+        }
+    )
 
 
 def decode_registration(broker_id: int, data: bytes) -> Registration:
     fields = _decode(broker_path(broker_id), data)
-    return Registration(fields["host"], fields["port"], fields["rack"], fields["epoch"])
+    unbroken_since = fields.get("unbroken_since", fields["epoch"])
+    return Registration(fields["host"], fields["port"], fields["rack"], fields["epoch"], unbroken_since)
+
+
+def encode_broker_epoch(unbroken_since: int) -> bytes:
+    return _encode({"unbroken_since": unbroken_since})
+
+
+def decode_broker_epoch(broker_id: int, data: bytes) -> int | None:
+    """Since which epoch this broker lost nothing; None if the node is from a time when that was not told."""
+    return int(_decode(broker_epoch_path(broker_id), data)["unbroken_since"]) if data else None
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------
@@ -144,6 +166,11 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[tuple[int, int], ...]  # broker and the broker epoch under which it was in sync
     controller_epoch: int  # of the controller that wrote this
+    elr: tuple[tuple[int, int], ...] = ()
+    last_known: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    recovering: bool = False
 
 
 def partitions_path(topic_id: uuid.UUID) -> str:
@@ -162,6 +189,11 @@ def encode_partition(state: PartitionState) -> bytes:
             "leader_epoch": state.leader_epoch,
             "isr": state.isr,
             "controller_epoch": state.controller_epoch,
+            "elr": state.elr,
+            "last_known": state.last_known,
+            "adding": state.adding,
+            "removing": state.removing,
+            "recovering": state.recovering,
         }
     )
 
@@ -174,6 +206,45 @@ def decode_partition(path: str, data: bytes) -> PartitionState:
         fields["leader_epoch"],
         tuple((broker, epoch) for broker, epoch in fields["isr"]),
         fields["controller_epoch"],
+        tuple((broker, epoch) for broker, epoch in fields.get("elr", ())),
+        tuple(fields.get("last_known", ())),
+        tuple(fields.get("adding", ())),
+        tuple(fields.get("removing", ())),
+        fields.get("recovering", False),
+    )
+
+
+def state_of(partition: PartitionImage, controller_epoch: int) -> PartitionState:
+    """What is stored of a partition."""
+    return PartitionState(
+        partition.replicas,
+        partition.leader,
+        partition.leader_epoch,
+        tuple(zip(partition.isr, partition.isr_epochs, strict=True)),
+        controller_epoch,
+        partition.elr,
+        partition.last_known,
+        partition.adding,
+        partition.removing,
+        partition.recovering,
+    )
+
+
+def image_of(index: int, state: PartitionState, version: int) -> PartitionImage:
+    """The other way; `version` is that of the node."""
+    return PartitionImage(
+        index,
+        state.replicas,
+        tuple(broker for broker, _ in state.isr),
+        state.leader,
+        state.leader_epoch,
+        version,
+        tuple(epoch for _, epoch in state.isr),
+        state.elr,
+        state.last_known,
+        state.adding,
+        state.removing,
+        state.recovering,
     )
 
 

@@ -25,6 +25,7 @@ class BrokerImage:
     port: int
     rack: str | None
     epoch: int  # rises with every start of this broker
+    unbroken_since: int = 0  # the epoch since which it lost nothing: every stop after that was a clean one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class PartitionImage:
     leader_epoch: int
     version: int  # of the stored state: ISR changes raise it and keep the epoch
     isr_epochs: tuple[int, ...] = ()  # per ISR member, the start (broker epoch) of it that was in sync
+    elr: tuple[tuple[int, int], ...] = ()  # (broker, its epoch): left the ISR, yet has all that was committed (KIP-966)
+    last_known: tuple[int, ...] = ()  # who was in sync last, the leader first, when nobody can be trusted any more
+    adding: tuple[int, ...] = ()  # of the replicas, those that a reassignment adds
+    removing: tuple[int, ...] = ()  # and those that it will remove
+    recovering: bool = False  # its leader was elected uncleanly and is not yet joined by another replica
 
 
 @dataclass(frozen=True, slots=True)

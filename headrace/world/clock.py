@@ -52,6 +52,10 @@ class SystemClock:
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
 
+    def pause(self, delay_s: float) -> None:
+        """Stop this thread for so long: for programs that wait, never on an event loop."""
+        time.sleep(delay_s)
+
 
 class _Deadline:
     __slots__ = ("args", "callback", "cancelled")

@@ -26,6 +26,10 @@ class Net(Protocol):
         """A closed door at host and port (0: any free one); each connection is handled by a protocol of its own."""
         ...
 
+    async def connect(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Reach somebody's door; the protocol's connection_made has been called when this returns. OSError if not."""
+        ...
+
 
 class _RealDoor:
     def __init__(self, server: asyncio.Server, address: tuple[str, int]) -> None:
@@ -53,3 +57,50 @@ class RealNet:
             raise
         bound = door.getsockname()
         return _RealDoor(server, (bound[0], bound[1]))
+
+    async def connect(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        await asyncio.get_running_loop().create_connection(protocol, host, port)
+
+
+class Line(Protocol):
+    """A connection of a program that waits: each call blocks until it is done, or raises OSError."""
+
+    def send(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    def receive_into(self, buffer: memoryview) -> None:
+        """Fill the whole buffer."""
+        ...
+
+    def set_timeout(self, seconds: float) -> None:
+        """How long the other side may stay silent."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _RealLine:
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        self._line.sendall(data)
+
+    def receive_into(self, buffer: memoryview) -> None:
+        while buffer:
+            got = self._line.recv_into(buffer)
+            if not got:
+                raise ConnectionError("the other side closed the connection")
+            buffer = buffer[got:]
+
+    def set_timeout(self, seconds: float) -> None:
+        self._line.settimeout(seconds)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def dial(host: str, port: int, timeout_s: float) -> Line:
+    """A blocking connection to host and port."""
+    line = socket.create_connection((host, port), timeout_s)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return _RealLine(line)
