@@ -12,7 +12,7 @@ help: ## show this list
 
 install: $(STAMP) ## make .venv with headrace in it
 
-$(STAMP): pyproject.toml setup.py constraints.txt headrace/wire/_records.pyx tools/venv.sh
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard headrace/wire/*.pyx headrace/wire/*.pxi) tools/venv.sh
 	@PYTHON=$(PYTHON) sh tools/venv.sh $(VENV)
 	@touch $@
 
@@ -44,4 +44,4 @@ bench: $(STAMP) ## headrace beside Apache Kafka in one run
 	@exec $(BIN)/python -m bench
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build *.egg-info headrace/wire/_records.c headrace/wire/_records*.so
+	rm -rf $(VENV) build *.egg-info headrace/wire/_*.c headrace/wire/_*.so

@@ -1,5 +1,14 @@
-"""Builds the one compiled module; where there is no compiler, its pure-Python twin serves instead."""
+"""Builds the compiled modules; where there is no compiler, their pure-Python twins serve instead."""
+
+from pathlib import Path
 
 from setuptools import Extension, setup
 
-setup(ext_modules=[Extension("headrace.wire._records", ["headrace/wire/_records.pyx"], optional=True)])
+SOURCES = sorted(Path("headrace/wire").glob("_*.pyx"))
+INCLUDES = [str(path) for path in sorted(Path("headrace/wire").glob("*.pxi"))]
+
+setup(
+    ext_modules=[
+        Extension(f"headrace.wire.{path.stem}", [str(path)], depends=INCLUDES, optional=True) for path in SOURCES
+    ]
+)

@@ -12,7 +12,22 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 MAP = re.compile(r"(^## The map\n.*?^```[a-z]*\n)(.*?)(^```)", re.DOTALL | re.MULTILINE)
 # From the ground up, as one reads it; a room that is not named here comes last.
-ROOMS = ("world", "wire", "model", "log", "cluster", "replicas", "coordinators", "api", "server", "testing", "cli")
+ROOMS = (
+    "world",
+    "wire",
+    "model",
+    "client",
+    "log",
+    "cluster",
+    "replicas",
+    "coordinators",
+    "api",
+    "server",
+    "testing",
+    "cli",
+    "sdk",
+    "spark",
+)
 WORDS_AT = 34
 
 

@@ -24,4 +24,8 @@ echo "headrace: setting up $venv (a minute, once)" >&2
 if ! { command -v cc && "$python" -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))'; } >/dev/null 2>&1; then
     debian gcc python3-dev || echo "headrace: no C compiler: the slower pure-Python record codec will be used" >&2
 fi
-"$venv/bin/python" -m pip -q --disable-pip-version-check install -c constraints.txt -e '.[dev]'
+java=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1)
+if [ "${java:-0}" -lt 17 ]; then
+    debian openjdk-17-jre-headless || echo "headrace: Spark needs Java 17 or newer: install openjdk-17-jre-headless" >&2
+fi
+"$venv/bin/python" -m pip -q --disable-pip-version-check install -c constraints.txt -e '.[dev,spark]'

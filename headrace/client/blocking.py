@@ -1,0 +1,139 @@
+"""A connection to one broker, for programs that wait: Spark's executors and drivers, and tools.
+
+Owns one socket and one Session. `call` asks and waits; `send` and `receive` keep several requests on their way at once.
+Whatever goes wrong with the connection is a ConnectionLost that names the broker, after which this connection is closed
+for good: make another. Not for several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple
+
+from headrace.client.session import SIZE_BYTES, Session, frame_size
+from headrace.wire.errors import ErrorCode, KafkaError, Malformed
+from headrace.wire.messages import Message
+from headrace.world.net import Line, dial
+
+Dial = Callable[[str, int, float], Line]
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ConnectionLost(Exception):
+    """The broker at `address` cannot be reached, or the connection to it ended."""
+
+    def __init__(self, address: Address, why: str) -> None:
+        super().__init__(f"lost the broker at {address}: {why}")
+        self.address = address
+        self.why = why
+
+    def __reduce__(self) -> tuple[type[ConnectionLost], tuple[Address, str]]:
+        return ConnectionLost, (self.address, self.why)  # it travels from executor to driver
+
+
+class BlockingConnection:
+    def __init__(self, address: tuple[str, int], client_id: str, timeout_s: float = 30.0, dial: Dial = dial) -> None:
+        self.address = Address(*address)
+        self._timeout_s = timeout_s
+        self._dial = dial
+        self._session = Session(client_id)
+        self._line: Line | None = None
+
+    def open(self) -> None:
+        """Connect, and learn what the broker speaks."""
+        try:
+            self._line = self._dial(*self.address, self._timeout_s)
+        except OSError as error:
+            raise ConnectionLost(self.address, _reason(error)) from error
+        self._write(self._session.ask_versions())
+        answer = self.receive()
+        try:
+            self._session.versions_from(answer)
+        except KafkaError as error:
+            raise self._lose(f"{error}: {ErrorCode(answer.error_code).name}") from error
+
+    @property
+    def is_open(self) -> bool:
+        return self._line is not None
+
+    @property
+    def open_requests(self) -> int:
+        return self._session.open_requests
+
+    def version_of(self, api_key: int) -> int:
+        """The version in which `send` would ask."""
+        return self._session.version_of(api_key)
+
+    def call(
+        self, api_key: int, message: Message, timeout_s: float | None = None, *, version: int | None = None
+    ) -> Message:
+        """Ask, and wait for the response; nothing else may be on its way."""
+        if self._session.open_requests:
+            raise RuntimeError(f"{self._session.open_requests} responses are still to be received")
+        self.send(api_key, message, version=version)
+        return self.receive(timeout_s)
+
+    def send(self, api_key: int, message: Message, *, version: int | None = None) -> None:
+        """Ask, and do not wait."""
+        if self._line is None:
+            self.open()
+        self._write(self._session.ask(api_key, message, version))
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """The response to the oldest request that has none; `records` in it stay valid for as long as they are held."""
+        if self._line is None:
+            raise ConnectionLost(self.address, "the connection is closed")
+        try:
+            self._line.set_timeout(self._timeout_s if timeout_s is None else timeout_s)
+            prefix = bytearray(SIZE_BYTES)
+            self._line.receive_into(memoryview(prefix))
+            frame = memoryview(bytearray(frame_size(prefix)))
+            self._line.receive_into(frame)
+            return self._session.receive(frame)
+        except (OSError, Malformed) as error:
+            raise self._lose(_reason(error)) from error
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+            self._dial = _refuse
+
+    def __enter__(self) -> BlockingConnection:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, frame: bytes) -> None:
+        assert self._line is not None
+        try:
+            self._line.set_timeout(self._timeout_s)
+            self._line.send(frame)
+        except OSError as error:
+            raise self._lose(_reason(error)) from error
+
+    def _lose(self, why: str) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(self.address, why)
+
+
+def _refuse(host: str, port: int, timeout_s: float) -> Line:
+    raise ConnectionError("this connection was closed")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__

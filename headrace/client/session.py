@@ -1,0 +1,133 @@
+"""One conversation with a broker as bytes: requests become frames, frames become responses. No socket here.
+
+The drivers own a connection and one Session for it: the blocking one (blocking.py), and any other that sends what `ask`
+gives and hands in what arrives. A conversation begins with the question which versions the broker speaks
+(`ask_versions`, `versions_from`); from then on each request goes out in the highest version that both sides know.
+
+Invariant: responses arrive in the order of the requests, as Kafka promises; one whose correlation id is not that of the
+oldest open request ends the conversation with Malformed, since nothing after it can be trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from headrace import __version__
+from headrace.wire.errors import ErrorCode, KafkaError, Malformed
+from headrace.wire.messages import Message, decode_response, encode_request, header_version, knows
+from headrace.wire.reading import read_uvarint
+
+SIZE_BYTES = 4  # in front of every frame
+MAX_RESPONSE_BYTES = 1 << 30
+
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">ihhih")
+_CORRELATION_ID = struct.Struct(">i")
+_ERROR_CODE = struct.Struct(">h")
+_API_VERSIONS = 18
+_API_VERSIONS_HIGHEST = 4
+_CORRELATION_IDS = 1 << 31
+
+
+class _Open(NamedTuple):
+    """A request without a response yet."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+class Session:
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id.encode()
+        self._open: deque[_Open] = deque()
+        self._next_id = 0
+        self._versions: dict[int, tuple[int, int]] | None = None
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests have no response yet."""
+        return len(self._open)
+
+    # --- versions ---------------------------------------------------------------------------------------------------
+
+    def ask_versions(self) -> bytes:
+        """The frame that opens a conversation."""
+        body = Message(client_software_name="headrace", client_software_version=__version__)
+        return self.ask(_API_VERSIONS, body, _API_VERSIONS_HIGHEST)
+
+    def versions_from(self, response: Message) -> None:
+        """Take in what the broker said that it speaks."""
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if response.error_code not in (ErrorCode.none, ErrorCode.unsupported_version) or not ranges:
+            raise KafkaError(ErrorCode(response.error_code), "the broker does not say which versions it speaks")
+        self._versions = ranges
+
+    def version_of(self, api_key: int) -> int:
+        """The highest version of this API that both sides know."""
+        if self._versions is None:
+            raise RuntimeError("ask for the broker's versions first")
+        lowest, highest = self._versions.get(api_key, (0, -1))
+        for version in range(highest, lowest - 1, -1):
+            if knows(api_key, version):
+                return version
+        raise KafkaError(ErrorCode.unsupported_version, f"the broker serves no version of API {api_key} known here")
+
+    # --- the conversation -------------------------------------------------------------------------------------------
+
+    def ask(self, api_key: int, message: Message, version: int | None = None) -> bytes:
+        """The request as a whole frame, size included; its response is the next that has not been received."""
+        if version is None:
+            version = self.version_of(api_key)
+        body = encode_request(api_key, version, message)
+        tags = b"\x00" if header_version(api_key, version, "request") >= 2 else b""
+        size = _HEAD.size - SIZE_BYTES + len(self._client_id) + len(tags) + len(body)
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) % _CORRELATION_IDS
+        head = _HEAD.pack(size, api_key, version, correlation_id, len(self._client_id))
+        self._open.append(_Open(correlation_id, api_key, version))
+        return b"".join((head, self._client_id, tags, body))
+
+    def receive(self, frame: memoryview) -> Message:
+        """The response in this frame, which comes without its size. `records` in it are views of the frame."""
+        if not self._open:
+            raise Malformed("a response that nobody asked for")
+        if len(frame) < _CORRELATION_ID.size:
+            raise Malformed(f"a response of {len(frame)} bytes")
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        asked = self._open.popleft()
+        if correlation_id != asked.correlation_id:
+            raise Malformed(f"a response to request {correlation_id} where {asked.correlation_id} was next")
+        at = _CORRELATION_ID.size
+        if asked.api_key == _API_VERSIONS and _refuses(frame, at):
+            return decode_response(_API_VERSIONS, 0, frame, at)
+        if header_version(asked.api_key, asked.version, "response") >= 1:
+            at = _skip_tags(frame, at)
+        return decode_response(asked.api_key, asked.version, frame, at)
+
+
+def frame_size(prefix: bytes | bytearray | memoryview) -> int:
+    """The size of the frame that begins with these four bytes, which do not count."""
+    size: int = _SIZE.unpack(prefix)[0]
+    if not _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES:
+        raise Malformed(f"a response of {size} bytes")
+    return size
+
+
+def _refuses(frame: memoryview, at: int) -> bool:
+    """An older broker answers an ApiVersions that is too new for it in version 0 (KIP-511)."""
+    return len(frame) >= at + 2 and _ERROR_CODE.unpack_from(frame, at)[0] == ErrorCode.unsupported_version
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    try:
+        count, at = read_uvarint(frame, at)
+        for _ in range(count):
+            _, at = read_uvarint(frame, at)
+            size, at = read_uvarint(frame, at)
+            at += size
+    except IndexError as error:
+        raise Malformed("a response header is cut short") from error
+    return at
