@@ -1,7 +1,7 @@
 """The versioned tree in memory: nodes, children, and the watches on them. No IO.
 
 `embedded.py` keeps two of these: what is durable (for readers) and what will be once the commit in progress is done
-(for the checks of the next write). Invariant: the parent of every node is there.
+(for the checks of the next write); the simulated ZooKeeper keeps one per session. Invariant: the parent of every node is there.
 """
 
 from __future__ import annotations
@@ -73,6 +73,13 @@ class Tree:
         else:
             self._nodes[path] = node
             siblings.add(name)
+
+    def copy(self) -> Tree:
+        """The same nodes, from now on with a life of their own."""
+        twin = Tree()
+        twin._nodes = dict(self._nodes)
+        twin._children = {path: set(names) for path, names in self._children.items()}
+        return twin
 
     def undo(self, edits: Sequence[Edit]) -> None:
         for edit in reversed(edits):

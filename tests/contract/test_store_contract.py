@@ -30,6 +30,7 @@ from headrace.cluster.store import (
     TooLarge,
 )
 from headrace.world.disk import RealDisk
+from sim.zookeeper import SimZooKeeper
 
 OpenSession = Callable[[], Awaitable[Store]]
 
@@ -53,7 +54,23 @@ async def embedded(folder: Path) -> AsyncIterator[OpenSession]:
         disk.close()
 
 
-HOMES = [pytest.param(embedded, id="embedded")]
+@asynccontextmanager
+async def simulated(folder: Path) -> AsyncIterator[OpenSession]:
+    ensemble = SimZooKeeper()
+    opened: list[Store] = []
+
+    async def open_session() -> Store:
+        opened.append(await ensemble.connect("client"))
+        return opened[-1]
+
+    try:
+        yield open_session
+    finally:
+        for store in opened:
+            await store.close()
+
+
+HOMES = [pytest.param(embedded, id="embedded"), pytest.param(simulated, id="simulated")]
 Story = Callable[[OpenSession], Awaitable[None]]
 
 
