@@ -1,0 +1,91 @@
+"""Rows in columns to record batches: for whoever writes many records at once and has them in Arrow's layout.
+
+Called by spark/sink_buffers.py with whole columns (row_columns.py), so that no record is ever a Python object. Compiled
+code does the work where it could be built, its pure-Python twin elsewhere; both give the same bytes, which are those
+that records.encode_batch makes of the same records.
+
+A `Section` is a batch in the making. Invariant: the offset deltas of its records are 0, 1, 2 and so on, and its bytes
+stay below the limit unless one record alone is longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.wire import batches
+from headrace.wire.batches import MAGIC, BatchHeader
+from headrace.wire.records import seal_batch
+from headrace.wire.row_columns import Buffer, Rows
+
+if TYPE_CHECKING:
+    from headrace.wire import _arrow_encode_py as twin
+else:
+    try:
+        from headrace.wire import _arrow_encode as twin
+    except ImportError:
+        from headrace.wire import _arrow_encode_py as twin
+
+__all__ = ["COMPILED", "Section", "assign_slots", "order_by_slot"]
+
+COMPILED: bool = twin.__name__.endswith("._arrow_encode")
+
+assign_slots = twin.assign_slots
+order_by_slot = twin.order_by_slot
+
+
+class Section:
+    """The records of one batch, uncompressed, while rows are added to them."""
+
+    __slots__ = ("_base_timestamp", "_bytes", "_max_timestamp", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._bytes = bytearray()
+        self._base_timestamp = 0
+        self._max_timestamp = batches.NO_TIMESTAMP
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def add(self, rows: Rows, order: Buffer, start: int, stop: int, limit_bytes: int) -> int:
+        """Take in as many of the rows order[start:stop] as there is room for; how many they were."""
+        if start == stop:
+            return 0
+        if not self.count:
+            row = memoryview(order).cast("B").cast("i")[start]
+            self._base_timestamp = memoryview(rows.times).cast("B").cast("q")[row]
+            self._max_timestamp = self._base_timestamp
+        added, latest = twin.append_rows(
+            self._bytes, rows, order, start, stop, self.count, self._base_timestamp, limit_bytes
+        )
+        if added:
+            self.count += added
+            self._max_timestamp = max(self._max_timestamp, latest)
+        return added
+
+    def seal(
+        self,
+        codec: int,
+        producer_id: int = batches.NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        base_sequence: int = batches.NO_SEQUENCE,
+        *,
+        transactional: bool = False,
+    ) -> bytearray:
+        """The whole batch."""
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=codec | (batches.TRANSACTIONAL if transactional else 0),
+            last_offset_delta=self.count - 1,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=self.count,
+        )
+        return seal_batch(header, self._bytes)
