@@ -1,10 +1,11 @@
 """What every suite shares: the order of running, the report of seconds against tests/budgets.toml, and soaking.
 
-A suite is a folder of tests/. With HEADRACE_SOAK=1 only suites that have a long form are run.
+A suite is a folder of tests/. With HEADRACE_SOAK=1 only suites that have a long form are run. `make test` runs several
+workers (pytest-xdist): most tests wait more than they work. A file's tests stay with one worker, and so do those of a
+suite whose budget says `together`, since they share something dear, such as a Spark session.
 """
 
 import os
-import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -34,8 +35,14 @@ def suite_of(path: Path) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Cheapest suite first, so that a plain mistake shows itself in the first minute."""
-    items.sort(key=lambda item: BUDGETS.get(suite_of(item.path), {}).get("seconds", 0))
+    """Cheapest suite first, so that a plain mistake shows itself in the first minute; with several workers the longest
+    first, so that none is left alone with it at the end."""
+    several = hasattr(config, "workerinput")
+    items.sort(key=lambda item: BUDGETS.get(suite_of(item.path), {}).get("seconds", 0), reverse=several)
+    for item in items:
+        suite = suite_of(item.path)
+        group = suite if BUDGETS.get(suite, {}).get("together") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
     if SOAKING:
         short = [item for item in items if "soak_seconds" not in BUDGETS.get(suite_of(item.path), {})]
         config.hook.pytest_deselected(items=short)
@@ -54,12 +61,26 @@ def remark() -> Callable[[str], None]:
     return remarks.append
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    before = time.monotonic()
-    result = yield
-    spent_s[suite_of(item.path)] += time.monotonic() - before
-    return result
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    spent_s[suite_of(TESTS.parent / report.location[0])] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["remarks"] = remarks
+
+
+class _Workers:
+    """Known to the process that has workers only: there the hook exists."""
+
+    @pytest.hookimpl
+    def pytest_testnodedown(self, node: Any) -> None:
+        remarks.extend(getattr(node, "workeroutput", {}).get("remarks", ()))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("dsession"):
+        config.pluginmanager.register(_Workers())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
