@@ -29,8 +29,11 @@ from headrace.cluster.store import (
     Store,
     TooLarge,
 )
+from headrace.cluster.zookeeper import ZooKeeperStore
+from headrace.world.clock import SystemClock
 from headrace.world.disk import RealDisk
 from sim.zookeeper import SimZooKeeper
+from tests.zookeeper import fresh_hosts
 
 OpenSession = Callable[[], Awaitable[Store]]
 
@@ -70,7 +73,29 @@ async def simulated(folder: Path) -> AsyncIterator[OpenSession]:
             await store.close()
 
 
-HOMES = [pytest.param(embedded, id="embedded"), pytest.param(simulated, id="simulated")]
+@asynccontextmanager
+async def zookeeper(folder: Path) -> AsyncIterator[OpenSession]:
+    hosts = await asyncio.to_thread(fresh_hosts)
+    opened: list[ZooKeeperStore] = []
+
+    async def open_session() -> Store:
+        store = ZooKeeperStore(hosts, 5.0, SystemClock())
+        await store.open()
+        opened.append(store)
+        return store
+
+    try:
+        yield open_session
+    finally:
+        for store in opened:
+            await store.close()
+
+
+HOMES = [
+    pytest.param(embedded, id="embedded"),
+    pytest.param(simulated, id="simulated"),
+    pytest.param(zookeeper, id="zookeeper"),
+]
 Story = Callable[[OpenSession], Awaitable[None]]
 
 

@@ -1,0 +1,145 @@
+"""A ZooKeeper server on this machine, for `headrace up` and for tests: the real one, from the jars in pyspark's wheel.
+
+Owns the server's process, its folder and its ports, all on the loopback. What is kept in it is safe like in any other
+ZooKeeper (it syncs every write); what is special is only that nobody has to install it. One server, or several that
+form an ensemble: then each is told of all the others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+
+from headrace.model.failure import Failure
+
+HOST = "127.0.0.1"
+TICK_MS = 500  # sessions may be as short as two ticks and as long as forty
+_READY_S = 60.0
+_STOP_S = 10.0
+
+
+class LocalZooKeeper:
+    """`start`, then `wait_until_ready`; `stop` at the end. `kill` and `pause` are for tests."""
+
+    def __init__(self, folder: Path, port: int, number: int = 1, ensemble: Mapping[int, tuple[int, int]] | None = None):
+        """`ensemble`: number of each member -> its two ports for talking to the others."""
+        self.port = port
+        self.log = folder / "zookeeper.log"
+        self._folder = folder
+        self._number = number
+        self._ensemble = dict(ensemble or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        data = self._folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "myid").write_text(str(self._number))
+        config = self._folder / "zoo.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in self._settings(data).items()))
+        command = [
+            _java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dzookeeper.jmx.log4j.disable=true",
+            "-cp", f"{_jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C in a terminal must not take ZooKeeper down before the brokers.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _settings(self, data: Path) -> dict[str, object]:
+        settings: dict[str, object] = {
+            "dataDir": data,
+            "clientPortAddress": HOST,
+            "clientPort": self.port,
+            "tickTime": TICK_MS,
+            "initLimit": 20,
+            "syncLimit": 10,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr",
+        }
+        for number, (peer_port, election_port) in self._ensemble.items():
+            settings[f"server.{number}"] = f"{HOST}:{peer_port}:{election_port}"
+        return settings
+
+    def wait_until_ready(self) -> None:
+        """Returns when the server takes requests. Failure if it ends before, or takes too long."""
+        deadline = time.monotonic() + _READY_S
+        while not self._serves():
+            if self._process is None or self._process.poll() is not None:
+                raise Failure(f"ZooKeeper did not start; its log is {self.log}")
+            if time.monotonic() > deadline:
+                raise Failure(f"ZooKeeper is not ready after {_READY_S:g} s; its log is {self.log}")
+            time.sleep(0.05)
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                answer = b""
+                while chunk := connection.recv(4096):
+                    answer += chunk
+        except OSError:
+            return False
+        return b"Mode: " in answer
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def pause(self, paused: bool) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, signal.SIGSTOP if paused else signal.SIGCONT)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody uses now."""
+    taken = [socket.socket() for _ in range(count)]
+    try:
+        for door in taken:
+            door.bind((HOST, 0))
+        return [door.getsockname()[1] for door in taken]
+    finally:
+        for door in taken:
+            door.close()
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = which("java", path=f"{home}/bin") if home else None
+    found = found or which("java")
+    if found is None:
+        raise Failure("ZooKeeper needs Java 11 or newer: install it (on Debian: apt install default-jre-headless)")
+    return found
+
+
+def _jars() -> Path:
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise Failure("ZooKeeper's server comes with pyspark: pip install 'headrace[spark]', or run one of your own")
+    return Path(pyspark.origin).parent / "jars"

@@ -1,0 +1,319 @@
+"""The store of a cluster: the tree in a real ZooKeeper. The only file that knows kazoo.
+
+kazoo runs threads of its own: one that talks to the server, one for results, one for watches. Nothing of headrace runs
+on them. Whatever they have to say is handed to the event loop, in the order in which it came; requests go out in the
+order of the calls, many at a time, without waiting for each other.
+
+What ZooKeeper and kazoo leave to us:
+
+- A request that was under way when the connection broke may have been done or not. A read is asked again as soon as
+  the connection is back; a write is answered with ConnectionLost, and its caller looks before it writes again.
+- When a session ends, kazoo would quietly begin another one and send there what belonged to the first. Here a store is
+  one session: the first word of its end makes everything that waits, or comes later, fail with SessionLost. Whoever
+  hears of the end closes the store, and with it goes what kazoo may have begun.
+- kazoo calls every watch when the connection breaks. That is within the contract ("look again"), so it is passed on.
+- A multi's answer does not tell the transaction number of what it created. All of a multi has the same number, so one
+  read of one created node, sent right behind the multi, tells it.
+
+A session opens as soon as any server can be reached, however long that takes; the log says so while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from headrace.cluster.store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    SessionLost,
+    SessionState,
+    Set,
+    Stat,
+    StoreError,
+    Watch,
+    check_size,
+)
+from headrace.model.failure import Failure
+from headrace.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_SAY_EVERY_S = 5.0  # how often the log says that ZooKeeper cannot be reached
+_ERRORS: dict[type[Exception], type[StoreError]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.SessionExpiredError: SessionLost,
+}
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _OnLoop:
+    """A watch as kazoo calls it, on its own thread. Two of the same watch are equal, so kazoo keeps one."""
+
+    loop: asyncio.AbstractEventLoop
+    watch: Watch
+    path: str
+
+    def __call__(self, event: object) -> None:
+        _hand_over(self.loop, self.watch, self.path)
+
+
+class ZooKeeperStore:
+    """`open` first, `close` last; see `cluster/store.py` for everything between."""
+
+    def __init__(self, hosts: str, session_timeout_s: float, clock: Clock) -> None:
+        """`hosts` as ZooKeeper's own tools take it: host:port,host:port/folder."""
+        self._hosts = hosts
+        self._clock = clock
+        self._session_timeout_s = session_timeout_s
+        self._client: Any = None
+        self._session_id = 0
+        self._over = False
+        self._connected = asyncio.Event()
+        self._asked: set[asyncio.Future[Any]] = set()
+        self._listeners: list[Callable[[SessionState], None]] = []
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    async def open(self) -> None:
+        """Returns when the session is there. Failure when `hosts` cannot be understood."""
+        loop = asyncio.get_running_loop()
+        quiet = logging.getLogger("kazoo")
+        quiet.setLevel(logging.CRITICAL)  # it reports each attempt to connect; we say so in one line now and then
+        forever = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+        try:
+            client = KazooClient(self._hosts, self._session_timeout_s, connection_retry=forever, logger=quiet)
+        except (ValueError, TypeError) as error:
+            raise Failure(f"{self._hosts!r} names no ZooKeeper: {error}; write host:port,host:port/folder") from None
+        client.add_listener(lambda state: _hand_over(loop, self._on_state, _STATES[state]))
+        self._client = client
+        client.start_async()
+        saying = asyncio.ensure_future(self._say_that_we_wait())
+        try:
+            await self._connected.wait()
+            await self._make_root()
+        except BaseException:
+            await self.close()
+            raise
+        finally:
+            saying.cancel()
+
+    async def close(self) -> None:
+        """End the session. If no server can be reached, it ends there when its time is up."""
+        self._end()
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(_stop, client)
+
+    async def _say_that_we_wait(self) -> None:
+        while True:
+            await self._clock.sleep(_SAY_EVERY_S)
+            logger.warning("ZooKeeper at %s cannot be reached; waiting for it", self._hosts)
+
+    async def _make_root(self) -> None:
+        """The folder that `hosts` may name must be there before anything can be put into it."""
+        while True:
+            try:
+                await self._ask("/", lambda client: client.ensure_path_async("/"))
+            except ConnectionLost:
+                await self._connected.wait()
+            else:
+                return
+
+    # --- the session ------------------------------------------------------------------------------------------------
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._over:
+            return
+        if state is SessionState.CONNECTED:
+            self._session_id = self._client.client_id[0]
+            self._connected.set()
+        elif state is SessionState.SUSPENDED:
+            self._connected.clear()
+        else:
+            self._end()
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _end(self) -> None:
+        self._over = True
+        self._connected.set()  # who waits for the connection finds the session gone
+        for asked in list(self._asked):
+            if not asked.done():
+                asked.set_exception(self._gone("/"))
+
+    def _gone(self, path: str) -> SessionLost:
+        return SessionLost(path, f"the session with ZooKeeper at {self._hosts} is over")
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, path: str, call: Callable[[Any], Any]) -> asyncio.Future[Any]:
+        """The request leaves at once; kazoo's result, or a StoreError."""
+        loop = asyncio.get_running_loop()
+        asked: asyncio.Future[Any] = loop.create_future()
+        if self._over:
+            asked.set_exception(self._gone(path))
+            return asked
+        self._asked.add(asked)
+        asked.add_done_callback(self._asked.discard)
+        call(self._client).rawlink(lambda result: _hand_over(loop, _answer, path, asked, result))
+        return asked
+
+    async def _read(self, path: str, call: Callable[[Any], Any]) -> Any:
+        while True:
+            try:
+                return await self._ask(path, call)
+            except ConnectionLost:
+                await self._connected.wait()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        data, stat = await self._read(path, lambda client: client.get_async(path, _on_loop(watch, path)))
+        return data, _stat(stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        stat = await self._read(path, lambda client: client.exists_async(path, _on_loop(watch, path)))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names = await self._read(path, lambda client: client.get_children_async(path, _on_loop(watch, path)))
+        return sorted(names)
+
+    async def sync(self) -> None:
+        await self._read("/", lambda client: client.sync_async("/"))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Stat:
+        check_size([Create(path, data)])
+        _, stat = await self._ask(
+            path, lambda client: client.create_async(path, data, ephemeral=ephemeral, include_data=True)
+        )
+        return _stat(stat)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        check_size([Set(path, data)])
+        return _stat(await self._ask(path, lambda client: client.set_async(path, data, version)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._ask(path, lambda client: client.delete_async(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        check_size(operations)
+        path = operations[0].path if operations else "/"
+        written = self._ask(path, lambda client: _transaction(client, operations).commit_async())
+        created = next((operation.path for operation in operations if isinstance(operation, Create)), None)
+        looked = None if created is None else self._ask(created, lambda client: client.exists_async(created))
+        try:
+            results: list[Any] = await written
+            _raise_first_error(operations, results)
+        finally:
+            number = 0 if looked is None else await _transaction_number(looked)
+        return [
+            self._stat_after(operation, result, number) for operation, result in zip(operations, results, strict=True)
+        ]
+
+    def _stat_after(self, operation: Operation, result: Any, number: int) -> Stat | None:
+        if isinstance(operation, Create):
+            return Stat(0, number, number, self._session_id if operation.ephemeral else 0)
+        return _stat(result) if isinstance(operation, Set) else None
+
+
+def _on_loop(watch: Watch | None, path: str) -> _OnLoop | None:
+    return None if watch is None else _OnLoop(asyncio.get_running_loop(), watch, path)
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
+    """From a thread of kazoo's to the event loop; a loop that was closed has nobody left to tell."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback, *args)
+
+
+def _answer(path: str, asked: asyncio.Future[Any], result: Any) -> None:
+    if asked.done():
+        return
+    error = result.exception
+    if error is None:
+        asked.set_result(result.get())
+    else:
+        asked.set_exception(_translated(path, error))
+
+
+def _translated(path: str, error: Exception) -> StoreError:
+    for known, ours in _ERRORS.items():
+        if isinstance(error, known):
+            return ours(path)
+    return ConnectionLost(path, f"ZooKeeper did not answer ({type(error).__name__}) about {path}")
+
+
+def _transaction(client: Any, operations: Sequence[Operation]) -> Any:
+    transaction = client.transaction()
+    for operation in operations:
+        match operation:
+            case Create(path, data, ephemeral):
+                transaction.create(path, data, ephemeral=ephemeral)
+            case Set(path, data, version):
+                transaction.set_data(path, data, version)
+            case Delete(path, version):
+                transaction.delete(path, version)
+            case Check(path, version):
+                transaction.check(path, version)
+    return transaction
+
+
+def _raise_first_error(operations: Sequence[Operation], results: Sequence[Any]) -> None:
+    """ZooKeeper marks those before the one that failed as rolled back and those behind it as not tried."""
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(result, Exception) and not isinstance(
+            result, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency
+        ):
+            raise _translated(operation.path, result)
+
+
+async def _transaction_number(looked: asyncio.Future[Any]) -> int:
+    """0 if nobody can tell: the node was deleted, or the connection broke, right after it was made."""
+    try:
+        stat = await looked
+    except StoreError:
+        return 0
+    return 0 if stat is None else int(stat.czxid)
+
+
+def _stat(found: Any) -> Stat:
+    return Stat(found.version, found.czxid, found.mzxid, found.ephemeralOwner)
+
+
+def _stop(client: Any) -> None:
+    client.stop()
+    client.close()
