@@ -18,7 +18,7 @@ from typing import Literal
 
 from headrace.client.blocking import Address, BlockingConnection, ConnectionLost, Dial
 from headrace.model.failure import Failure
-from headrace.wire.errors import ErrorCode
+from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
 from headrace.world.net import dial
@@ -145,27 +145,42 @@ class Cluster:
         return self.connection(address).call(api_key, message, timeout_s)
 
     def call_leader(
-        self, topic: str, partition: int, api_key: int, message: Message, timeout_s: float | None = None
+        self,
+        topic: str,
+        partition: int,
+        api_key: int,
+        message: Message,
+        timeout_s: float | None = None,
+        *,
+        version: int | None = None,
     ) -> Message:
         """Ask the leader of a partition, wherever it moves meanwhile."""
 
         def ask() -> Message:
-            return self.connection(self.leader(topic, partition)).call(api_key, message, timeout_s)
+            return self.connection(self.leader(topic, partition)).call(api_key, message, timeout_s, version=version)
 
         return self._patiently(ask, forget=lambda: self.forget(topic))
 
     def call_coordinator(
-        self, kind: CoordinatorKind, key: str, api_key: int, message: Message, timeout_s: float | None = None
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        api_key: int,
+        message: Message,
+        timeout_s: float | None = None,
+        *,
+        version: int | None = None,
     ) -> Message:
-        """Ask the coordinator of a group or of a transactional id."""
+        """Ask the coordinator of a group or of a transactional id. KafkaError if there is none."""
 
         def ask() -> Message:
             found = self._anywhere(_FIND_COORDINATOR, Message(key=key, key_type=_KINDS[kind], coordinator_keys=[key]))
             coordinators = found.coordinators
             place = coordinators[0] if coordinators else found  # one by one before version 4
-            if place.error_code != ErrorCode.none:
-                return found
-            return self.connection(Address(place.host, place.port)).call(api_key, message, timeout_s)
+            if place.error_code != ErrorCode.none:  # never an answer: its fields would read as those of another API
+                raise KafkaError(ErrorCode(place.error_code), f"there is no coordinator for the {kind} {key}")
+            coordinator = self.connection(Address(place.host, place.port))
+            return coordinator.call(api_key, message, timeout_s, version=version)
 
         return self._patiently(ask)
 
@@ -195,6 +210,9 @@ class Cluster:
                 answer = ask()
             except ConnectionLost:
                 if last:
+                    raise
+            except KafkaError as error:
+                if last or error.code not in MOVED:
                     raise
             else:
                 if last or not any(code in MOVED for code in error_codes(answer)):
