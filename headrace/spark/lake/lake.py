@@ -1,0 +1,126 @@
+"""A lake on the driver: what is in it, and the one way to change that.
+
+Owns the manifest folder, the writer's lock and the deletion of files. Called by the archive pipeline, which commits,
+and by replay, status and the spanning read, which only load. Invariant: a commit is one `put` of one numbered file, so
+it has happened or it has not; whoever commits holds the lock, so numbers are given once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headrace.model.failure import Failure
+from headrace.spark.lake.manifest import (
+    COMMITS_PER_SUM,
+    Commit,
+    Contents,
+    LakeFile,
+    commit_name,
+    decode_commit,
+    decode_sum,
+    encode,
+    is_sum,
+    number_of,
+    sum_name,
+)
+from headrace.spark.lake.place import Place, open_place
+from headrace.world.clock import Clock, SystemClock
+
+MANIFEST = "manifest"
+DATA = "data"
+
+
+class Lake:
+    def __init__(self, address: str, place: Place, clock: Clock) -> None:
+        self.address = address
+        self.place = place
+        self._clock = clock
+        self.contents = Contents()
+        self._unlock: Callable[[], None] | None = None
+
+    def load(self) -> Lake:
+        """Read the manifest: the latest sum and the commits after it."""
+        numbers: dict[int, str] = {}
+        latest_sum = 0
+        for name in self.place.names(MANIFEST):
+            number = number_of(name)
+            if number is None:
+                continue
+            if is_sum(name):
+                latest_sum = max(latest_sum, number)
+            else:
+                numbers[number] = name
+        self.contents = Contents(files={}, removed={})
+        if latest_sum:
+            name = f"{MANIFEST}/{sum_name(latest_sum)}"
+            self.contents = decode_sum(self.place.read(name), self.place.uri(name))
+        for number in sorted(number for number in numbers if number > latest_sum):
+            self.contents.apply(self.read_commit(number))
+        return self
+
+    def read_commit(self, number: int) -> Commit:
+        name = f"{MANIFEST}/{commit_name(number)}"
+        return decode_commit(self.place.read(name), self.place.uri(name))
+
+    def take(self) -> Lake:
+        """Become its only writer, and see what the writer before has left."""
+        self._unlock = self.place.lock()
+        if self._unlock is None:
+            raise Failure(
+                f"another archive writes to the lake {self.address}: stop it, or give this one a lake of its own"
+            )
+        return self.load()
+
+    def release(self) -> None:
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
+
+    def commit(self, run: str, added: Iterable[LakeFile], removed: Iterable[LakeFile] = ()) -> Commit:
+        """Make a change; it holds once the commit file is there."""
+        if self._unlock is None:
+            raise RuntimeError(f"the lake {self.address} is written to by who holds its lock only")
+        commit = Commit(self.contents.number + 1, self._clock.now_ms(), run, tuple(added), tuple(removed))
+        self.place.put(f"{MANIFEST}/{commit_name(commit.number)}", encode(commit))
+        self.contents.apply(commit)
+        if commit.number % COMMITS_PER_SUM == 0:
+            self.place.put(f"{MANIFEST}/{sum_name(commit.number)}", encode(self.contents))
+        return commit
+
+    def sweep(self) -> int:
+        """Delete files that no commit names: what tasks wrote for a batch that was never committed."""
+        known = self.contents.files.keys() | self.contents.removed.keys()
+        strangers = [name for name in self._data_files() if name not in known]
+        for name in strangers:
+            self.place.remove(name)
+        return len(strangers)
+
+    def delete_replaced(self, keep_ms: int) -> int:
+        """Delete files that a compaction replaced at least `keep_ms` ago; readers that began before have ended."""
+        until_ms = self._clock.now_ms() - keep_ms
+        old = [name for name, replaced_ms in self.contents.removed.items() if replaced_ms <= until_ms]
+        for name in old:
+            self.place.remove(name)
+        self.contents.forget(old)
+        return len(old)
+
+    def _data_files(self) -> list[str]:
+        return [
+            f"{DATA}/{topic}/{hour}/{name}"
+            for topic in self.place.names(DATA)
+            for hour in self.place.names(f"{DATA}/{topic}")
+            for name in self.place.names(f"{DATA}/{topic}/{hour}")
+        ]
+
+
+def open_lake(address: str) -> Lake:
+    """The lake at an address, not loaded yet."""
+    return Lake(address, open_place(address), SystemClock())
+
+
+def load_lake(address: str) -> Lake:
+    """The lake at an address, to read from; an address without a lake is an error."""
+    lake = open_lake(address).load()
+    if lake.contents.number == 0:
+        raise Failure(f"{address} holds no lake: run the archive pipeline first, or correct the path")
+    return lake
