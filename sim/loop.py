@@ -15,11 +15,13 @@ import asyncio
 import heapq
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
 from headrace.world.clock import Timer
+from sim.process import OWNER
 
 T = TypeVar("T")
 
@@ -36,15 +38,33 @@ class Overtime(Exception):
     """The simulation outlived its limit: something repeats itself while the story waits for what never comes."""
 
 
+class SimHandle(asyncio.Handle):
+    """A callback that asks its process first."""
+
+    __slots__ = ()
+    _context: Context
+
+    def _run(self) -> None:
+        owner = self._context.get(OWNER)
+        if owner is None or not owner.holds(self):
+            super()._run()
+
+
 class SimTimer(asyncio.TimerHandle):
     """A timer that, among equals, fires in the order of its making; asyncio alone leaves that order to its heap."""
 
     __slots__ = ("_order",)
+    _context: Context
 
     def ordered(self, order: int) -> SimTimer:
         self._order = order
         self._scheduled = True  # asyncio counts cancelled timers among the scheduled ones
         return self
+
+    def _run(self) -> None:
+        owner = self._context.get(OWNER)
+        if owner is None or not owner.holds(self):
+            super()._run()
 
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, SimTimer):
@@ -75,6 +95,7 @@ class SimLoop(asyncio.BaseEventLoop):
     """asyncio's own loop, with `_TimeJump` in the place of the selector."""
 
     _scheduled: list[SimTimer]
+    _ready: deque[asyncio.Handle]
 
     def __init__(self, seed: int, limit_s: float = 30 * DAY_S) -> None:
         super().__init__()
@@ -93,6 +114,20 @@ class SimLoop(asyncio.BaseEventLoop):
         timer = SimTimer(when, callback, args, self, context).ordered(next(self._order))
         heapq.heappush(self._scheduled, timer)
         return timer
+
+    def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> SimHandle:
+        handle = SimHandle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def create_task(  # type: ignore[override]  # as asyncio has it
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = super().create_task(coro, name=name, context=context)
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is not None:
+            owner.has(task)
+        return task
 
     def jump_to_next_timer(self) -> None:
         """Move the time to exactly the next timer: adding up differences would drift away from it."""

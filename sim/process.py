@@ -1,0 +1,67 @@
+"""A process of a simulation: everything that one program runs, to be paused, resumed or killed as a whole.
+
+All programs of a simulation share one event loop (sim/loop.py). What belongs to whom is told by the context: a task
+that a process starts, and every callback and timer that descends from it, carries the process in its context
+variables, and the loop asks before it runs one. A paused process runs nothing, and finds its timers and its mail when
+it is resumed, as after SIGSTOP and SIGCONT. A killed one never runs again, not even a `finally`: its tasks stay where
+they are, as the memory of a process that is gone.
+
+Used by sim/cluster.py; a callback without a process (the network, the ensemble, the story) always runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class Process:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.paused = False
+        self.dead = False
+        self.context = contextvars.copy_context()
+        self.context.run(OWNER.set, self)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._held: list[asyncio.Handle] = []
+
+    def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `main` as a part of this process."""
+        return asyncio.get_running_loop().create_task(main, context=self.context.copy())
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        held, self._held = self._held, []
+        for handle in held:
+            if not handle.cancelled():
+                asyncio.get_running_loop()._ready.append(handle)  # type: ignore[attr-defined]  # as it was
+
+    def kill(self) -> None:
+        self.dead = True
+        self._held.clear()
+        for task in self._tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody is to wonder about it
+            asyncio.tasks._unregister_task(task)
+
+    # --- what the loop asks -----------------------------------------------------------------------------------------
+
+    def holds(self, handle: asyncio.Handle) -> bool:
+        """Whether this callback must not run now."""
+        if self.dead:
+            return True
+        if self.paused:
+            self._held.append(handle)
+        return self.paused
+
+    def has(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
