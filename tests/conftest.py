@@ -62,7 +62,7 @@ def remark() -> Callable[[str], None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    spent_s[suite_of(TESTS.parent / report.location[0])] += report.duration
+    spent_s[report.nodeid.split("/")[1]] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
