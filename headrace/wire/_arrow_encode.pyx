@@ -20,7 +20,9 @@ cdef extern from "Python.h":
 
 include "_number_writing.pxi"
 
-DEF MARKS_AT_MOST = 16
+cdef enum:
+    MARKS_AT_MOST = 16
+    LISTS_AT_MOST = 4
 
 
 # --- columns --------------------------------------------------------------------------------------------------------
@@ -192,15 +194,19 @@ def order_by_slot(slots, Py_ssize_t slot_count):
 # --- records --------------------------------------------------------------------------------------------------------
 
 
+cdef struct Lists:
+    Column lists
+    Column names
+    Column contents
+
+
 cdef struct Source:
     Py_ssize_t rows
     const int64_t *times
     Column keys
     Column values
-    bint has_headers
-    Column lists
-    Column names
-    Column contents
+    Py_ssize_t list_count
+    Lists headers[LISTS_AT_MOST]
     Py_ssize_t mark_count
     const uint8_t *mark_names[MARKS_AT_MOST]
     Py_ssize_t mark_name_bytes[MARKS_AT_MOST]
@@ -216,26 +222,32 @@ cdef int open_source(Source *to, rows) except -1:
     to.times = <const int64_t *> address(rows.times, 8 * to.rows, "times")
     open_column(&to.keys, rows.keys, "keys", True)
     open_column(&to.values, rows.values, "values", True)
-    headers = rows.headers
-    to.has_headers = headers is not None
-    if to.has_headers:
-        # Its bytes are the two children, so only its offsets matter here.
-        open_column(&to.lists, Blobs(headers.rows, headers.offsets, b"", headers.valid, headers.first), "lists", True)
-        open_column(&to.names, headers.names, "names", True)
-        open_column(&to.contents, headers.contents, "contents", True)
-        check_rows(&to.lists, to.rows)
+    to.list_count = len(rows.headers)
+    if to.list_count > LISTS_AT_MOST:
+        raise ValueError(f"{to.list_count} columns of headers, {LISTS_AT_MOST} are the most")
+    cdef Py_ssize_t turn
+    for turn in range(to.list_count):
+        open_lists(&to.headers[turn], rows.headers[turn])
+        check_rows(&to.headers[turn].lists, to.rows)
     check_rows(&to.keys, to.rows)
     check_rows(&to.values, to.rows)
     to.mark_count = len(rows.marks)
     if to.mark_count > MARKS_AT_MOST:
         raise ValueError(f"{to.mark_count} marks, {MARKS_AT_MOST} are the most")
-    cdef Py_ssize_t turn
     for turn in range(to.mark_count):
         name, column = rows.marks[turn]
         to.mark_names[turn] = address(name, 0, "names")
         to.mark_name_bytes[turn] = len(name)
         open_column(&to.marks[turn], column, "marks", True)
         check_rows(&to.marks[turn], to.rows)
+    return 0
+
+
+cdef int open_lists(Lists *to, headers) except -1:
+    # Its bytes are the two children, so only its offsets matter here.
+    open_column(&to.lists, Blobs(headers.rows, headers.offsets, b"", headers.valid, headers.first), "lists", True)
+    open_column(&to.names, headers.names, "names", True)
+    open_column(&to.contents, headers.contents, "contents", True)
     return 0
 
 
@@ -258,36 +270,49 @@ cdef inline uint8_t *put_blob(uint8_t *at, const uint8_t *blob, Py_ssize_t size)
     return at
 
 
-cdef inline int header_range(const Source *source, Py_ssize_t row, int32_t *low, int32_t *high) except -1:
+cdef inline int header_range(const Lists *headers, Py_ssize_t row, int32_t *low, int32_t *high) except -1:
     low[0] = high[0] = 0
-    if not source.has_headers or not is_valid(&source.lists, row):
+    if not is_valid(&headers.lists, row):
         return 0
-    low[0] = source.lists.numbers[source.lists.first + row]
-    high[0] = source.lists.numbers[source.lists.first + row + 1]
-    cdef Py_ssize_t children = min(source.names.rows, source.contents.rows)
+    low[0] = headers.lists.numbers[headers.lists.first + row]
+    high[0] = headers.lists.numbers[headers.lists.first + row + 1]
+    cdef Py_ssize_t children = min(headers.names.rows, headers.contents.rows)
     if low[0] < 0 or high[0] < low[0] or high[0] > children:
         raise ValueError(f"row {row} has headers {low[0]} to {high[0]} of {children}")
     return 0
 
 
+cdef Py_ssize_t header_count(const Source *source, Py_ssize_t row) except -1:
+    cdef int32_t low, high
+    cdef Py_ssize_t count = 0, turn
+    for turn in range(source.list_count):
+        header_range(&source.headers[turn], row, &low, &high)
+        count += high - low
+    for turn in range(source.mark_count):
+        if is_valid(&source.marks[turn], row):
+            count += 1
+    return count
+
+
 cdef Py_ssize_t headers_bytes(const Source *source, Py_ssize_t row) except -1:
     """What the headers of a row take, with their number. Looks at each, so that writing them cannot fail."""
     cdef const uint8_t *found = NULL
+    cdef const Lists *headers
     cdef int32_t low, high
-    cdef Py_ssize_t size, total = 0, count, turn
-    header_range(source, row, &low, &high)
-    count = high - low
-    for turn in range(low, high):
-        size = blob_at(&source.names, turn, &found)
-        if size < 0:
-            raise ValueError(f"row {row} has a header without a key")
-        total += sized(size) + sized(blob_at(&source.contents, turn, &found))
+    cdef Py_ssize_t size, total = number_bytes(header_count(source, row)), turn, child
+    for turn in range(source.list_count):
+        headers = &source.headers[turn]
+        header_range(headers, row, &low, &high)
+        for child in range(low, high):
+            size = blob_at(&headers.names, child, &found)
+            if size < 0:
+                raise ValueError(f"row {row} has a header without a key")
+            total += sized(size) + sized(blob_at(&headers.contents, child, &found))
     for turn in range(source.mark_count):
         size = blob_at(&source.marks[turn], row, &found)
         if size >= 0:
-            count += 1
             total += sized(source.mark_name_bytes[turn]) + sized(size)
-    return total + number_bytes(count)
+    return total
 
 
 cdef Py_ssize_t body_bytes(const Source *source, Py_ssize_t row, int64_t time_delta, int64_t delta) except -1:
@@ -295,26 +320,25 @@ cdef Py_ssize_t body_bytes(const Source *source, Py_ssize_t row, int64_t time_de
     cdef const uint8_t *found = NULL
     cdef Py_ssize_t size = 1 + number_bytes(time_delta) + number_bytes(delta)
     size += sized(blob_at(&source.keys, row, &found)) + sized(blob_at(&source.values, row, &found))
-    if source.has_headers or source.mark_count:
+    if source.list_count or source.mark_count:
         return size + headers_bytes(source, row)
     return size + 1
 
 
 cdef uint8_t *put_headers(uint8_t *at, const Source *source, Py_ssize_t row) except NULL:
     cdef const uint8_t *found = NULL
+    cdef const Lists *headers
     cdef int32_t low, high
-    cdef Py_ssize_t size, count, turn
-    header_range(source, row, &low, &high)
-    count = high - low
-    for turn in range(source.mark_count):
-        if is_valid(&source.marks[turn], row):
-            count += 1
-    at = put_number(at, count)
-    for turn in range(low, high):
-        size = blob_at(&source.names, turn, &found)
-        at = put_blob(at, found, size)
-        size = blob_at(&source.contents, turn, &found)
-        at = put_blob(at, found, size)
+    cdef Py_ssize_t size, turn, child
+    at = put_number(at, header_count(source, row))
+    for turn in range(source.list_count):
+        headers = &source.headers[turn]
+        header_range(headers, row, &low, &high)
+        for child in range(low, high):
+            size = blob_at(&headers.names, child, &found)
+            at = put_blob(at, found, size)
+            size = blob_at(&headers.contents, child, &found)
+            at = put_blob(at, found, size)
     for turn in range(source.mark_count):
         size = blob_at(&source.marks[turn], row, &found)
         if size >= 0:
@@ -336,7 +360,7 @@ cdef uint8_t *put_record(
     at = put_blob(at, found, size)
     size = blob_at(&source.values, row, &found)
     at = put_blob(at, found, size)
-    if source.has_headers or source.mark_count:
+    if source.list_count or source.mark_count:
         return put_headers(at, source, row)
     at[0] = 0
     return at + 1

@@ -119,7 +119,7 @@ def _body(rows: Rows, row: int, time_delta: int, offset_delta: int) -> bytearray
     _put_number(body, offset_delta)
     _put_blob(body, None if rows.keys is None else _blob(rows.keys, row))
     _put_blob(body, None if rows.values is None else _blob(rows.values, row))
-    headers = [] if rows.headers is None else _headers(rows.headers, row)
+    headers = [header for lists in rows.headers for header in _headers(lists, row)]
     for name, column in rows.marks:
         content = _blob(column, row)
         if content is not None:
@@ -150,10 +150,9 @@ def _headers(lists: HeaderLists, row: int) -> list[tuple[bytes, bytes | None]]:
 def _check_rows(rows: Rows) -> None:
     _check_buffer(rows.times, 8 * rows.rows)
     columns = [rows.keys, rows.values, *(column for _, column in rows.marks)]
-    if rows.headers is not None:
-        _check_blobs(rows.headers.names, 0)
-        _check_blobs(rows.headers.contents, 0)
-        lists = rows.headers
+    for lists in rows.headers:
+        _check_blobs(lists.names, 0)
+        _check_blobs(lists.contents, 0)
         columns.append(Blobs(lists.rows, lists.offsets, b"", lists.valid, lists.first))
     for column in columns:
         _check_blobs(column, rows.rows)

@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The records inside a batch, uncompressed: the compiled twin of _records_py.py, function by function.
 
-The format and the rules stand there. Here every read goes through `number` or `span`, which stop at the end they are
-given, so that no bytes from the wire can lead out of the buffer.
+The format and the rules stand there; how numbers are read and written, in the two included files.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -25,51 +24,14 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
 
 cdef extern from *:
-    bint add_overflows "__builtin_add_overflow"(int64_t, int64_t, int64_t *) noexcept nogil
     bint sub_overflows "__builtin_sub_overflow"(int64_t, int64_t, int64_t *) noexcept nogil
 
 cdef PyTypeObject *record_type = <PyTypeObject *> <PyObject *> Record
-cdef Py_ssize_t SMALLEST_RECORD_BYTES = 7
-cdef Py_ssize_t LONGEST_NUMBER_BYTES = 10
 cdef tuple NO_HEADERS = ()
 
 
-# --- numbers and spans ----------------------------------------------------------------------------------------------
-
-
-cdef inline int64_t number(const uint8_t **at, const uint8_t *end, int bits) except? -1:
-    """A zigzag varint of at most `bits` bits."""
-    cdef uint64_t value = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    cdef const uint8_t *p = at[0]
-    while True:
-        if p >= end:
-            raise Malformed("a record is cut short")
-        byte = p[0]
-        p += 1
-        if shift == 63 and byte > 1:
-            raise Malformed(f"a number in a record needs more than {bits} bits")
-        value |= (<uint64_t> (byte & 0x7F)) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift >= bits:
-            raise Malformed(f"a number in a record needs more than {bits} bits")
-    if bits == 32 and value >> 32:
-        raise Malformed(f"a number in a record needs more than {bits} bits")
-    at[0] = p
-    return <int64_t> (value >> 1) ^ -(<int64_t> (value & 1))
-
-
-cdef inline Py_ssize_t span(const uint8_t **at, const uint8_t *end) except? -2:
-    """The length of what stands at `at`, all of which is there; -1 for null."""
-    cdef int64_t size = number(at, end, 32)
-    if size < 0:
-        return -1
-    if size > end - at[0]:
-        raise Malformed(f"a record claims {size} bytes where {end - at[0]} are left")
-    return size
+include "_number_reading.pxi"
+include "_number_writing.pxi"
 
 
 cdef inline object blob(const uint8_t **at, const uint8_t *end):
@@ -79,52 +41,6 @@ cdef inline object blob(const uint8_t **at, const uint8_t *end):
     found = PyBytes_FromStringAndSize(<const char *> at[0], size)
     at[0] += size
     return found
-
-
-cdef inline int skip(const uint8_t **at, const uint8_t *end) except -1:
-    """Goes past what stands at `at`."""
-    cdef Py_ssize_t size = span(at, end)
-    if size > 0:
-        at[0] += size
-    return 0
-
-
-cdef inline const uint8_t *record_end(const uint8_t **at, const uint8_t *end) except NULL:
-    """The end of the record at `at`, which is moved to its timestamp."""
-    cdef int64_t size = number(at, end, 32)
-    if size < SMALLEST_RECORD_BYTES - 1 or size > end - at[0]:
-        raise Malformed(f"a record of {size} bytes where {end - at[0]} are left")
-    cdef const uint8_t *stop = at[0] + size
-    at[0] += 1
-    return stop
-
-
-cdef inline int check_count(Py_ssize_t size, int64_t count) except -1:
-    if count < 0 or count > size // SMALLEST_RECORD_BYTES:
-        raise Malformed(f"{count} records in {size} bytes")
-    return 0
-
-
-cdef inline int check_end(const uint8_t *at, const uint8_t *end) except -1:
-    if at != end:
-        raise Malformed(f"{end - at} bytes behind the last record of a batch")
-    return 0
-
-
-cdef inline int64_t absolute_offset(int64_t base_offset, int64_t delta, int64_t last_offset_delta) except? -1:
-    cdef int64_t offset = 0
-    if delta < 0 or delta > last_offset_delta:
-        raise Malformed(f"a record with offset delta {delta} in a batch that ends at {last_offset_delta}")
-    if add_overflows(base_offset, delta, &offset):
-        raise Malformed("a record's offset needs more than 64 bits")
-    return offset
-
-
-cdef inline int64_t absolute_time(int64_t base_timestamp, int64_t delta) except? -1:
-    cdef int64_t timestamp = 0
-    if add_overflows(base_timestamp, delta, &timestamp):
-        raise Malformed("a record's timestamp needs more than 64 bits")
-    return timestamp
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -301,29 +217,6 @@ def scan_header(const uint8_t[::1] section not None, int64_t count, bytes name n
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
-
-
-cdef inline uint64_t zigzag(int64_t value) noexcept:
-    return (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
-
-
-cdef inline Py_ssize_t number_bytes(int64_t value) noexcept:
-    cdef uint64_t left = zigzag(value)
-    cdef Py_ssize_t size = 1
-    while left > 0x7F:
-        left >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t *put_number(uint8_t *at, int64_t value) noexcept:
-    cdef uint64_t left = zigzag(value)
-    while left > 0x7F:
-        at[0] = <uint8_t> (left & 0x7F | 0x80)
-        left >>= 7
-        at += 1
-    at[0] = <uint8_t> left
-    return at + 1
 
 
 cdef inline Py_ssize_t blob_bytes(bytes blob):

@@ -51,5 +51,5 @@ class Rows(NamedTuple):
     times: Buffer
     keys: Blobs | None = None
     values: Blobs | None = None
-    headers: HeaderLists | None = None
+    headers: tuple[HeaderLists, ...] = ()  # a record has those of all of them, one after the other
     marks: tuple[tuple[bytes, Blobs], ...] = ()  # further headers, each with one name; null is no such header

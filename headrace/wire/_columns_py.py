@@ -1,0 +1,124 @@
+"""Records of opened batches laid out as columns, in pure Python: the twin of _columns.pyx.
+
+It serves where there is no C compiler, and says what the compiled twin must do: a test feeds both the same bytes.
+Called by wire/columns.py, which picks one of the two and names the layout. Per record the checks come in the order in
+which its fields stand; headers are looked at only where they are wanted or decide, and bad bytes raise Malformed only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.wire._records_py import (
+    Buffer,
+    _blob,
+    _check_count,
+    _check_end,
+    _frame,
+    _offset,
+    _time,
+    _varint,
+)
+from headrace.wire.errors import Malformed
+
+KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS = 1, 2, 4, 8, 16, 32
+TAG_HEADER = b"headrace.tag"
+EARLIEST_MS, LATEST_MS = -62135596800000, 253402300799999  # the years 1 to 9999, which is what Spark's timestamps hold
+
+Section = tuple[Buffer, int, int, int, int, int | None]
+Header = tuple[bytes, bytes | None]
+
+
+class _Blobs:
+    """Byte strings one after the other: where each ends, which are null."""
+
+    def __init__(self) -> None:
+        self.ends = array("i", [0])
+        self.data = bytearray()
+        self.valid: list[bool] = []
+
+    def put(self, blob: bytes | None) -> None:
+        self.data += blob or b""
+        self.ends.append(len(self.data))
+        self.valid.append(blob is not None)
+
+    def taken(self) -> tuple[bytearray, bytearray, bytearray | None, int]:
+        nulls = self.valid.count(False)
+        bitmap = bytearray(b"\xff" * ((len(self.valid) + 7) // 8)) if nulls else None
+        for place, valid in enumerate(self.valid):
+            if bitmap is not None and not valid:
+                bitmap[place // 8] &= ~(1 << place % 8)
+        return bytearray(self.ends.tobytes()), self.data, bitmap, nulls
+
+
+def fill(sections: Sequence[Section], wanted: int, first: int, stop: int, tags: Sequence[bytes]) -> tuple[Any, ...]:
+    """The records with offsets from `first` to before `stop` and, if `tags` are given, one of these tags.
+
+    A section is (bytes, record count, base offset, last offset delta, base timestamp, append time or None). The answer:
+    rows, offsets, timestamps in microseconds, timestamp types, keys, values, ends of the header lists, header names,
+    header values; blobs are (ends, data, validity bitmap or None, nulls), and what is not wanted is None.
+    """
+    offsets, times, kinds = array("q"), array("q"), array("i")
+    keys, values, names, contents = _Blobs(), _Blobs(), _Blobs(), _Blobs()
+    list_ends = array("i", [0])
+    rows = 0
+    for section, count, base_offset, last_offset_delta, base_timestamp, append_time in sections:
+        data = memoryview(section)
+        _check_count(data, count)
+        at = 0
+        for _ in range(count):
+            body, at, end = _frame(data, at)
+            time_delta, at = _varint(body, at, 64)
+            offset_delta, at = _varint(body, at)
+            key, at = _blob(body, at)
+            value, at = _blob(body, at)
+            offset = _offset(base_offset, offset_delta, last_offset_delta)
+            time_ms = _time(base_timestamp, time_delta) if append_time is None else append_time
+            headers = _headers(body, at, end) if wanted & HEADERS or tags else []
+            at = end
+            if not first <= offset < stop or (tags and not _has_tag(headers, tags)):
+                continue
+            rows += 1
+            offsets.append(offset)
+            times.append(min(max(time_ms, EARLIEST_MS), LATEST_MS) * 1000)
+            kinds.append(0 if append_time is None else 1)
+            keys.put(key)
+            values.put(value)
+            for name, content in headers:
+                names.put(name)
+                contents.put(content)
+            list_ends.append(len(names.valid))
+        _check_end(data, at)
+    return (
+        rows,
+        bytearray(offsets.tobytes()) if wanted & OFFSET else None,
+        bytearray(times.tobytes()) if wanted & TIMESTAMP else None,
+        bytearray(kinds.tobytes()) if wanted & TIMESTAMP_TYPE else None,
+        keys.taken() if wanted & KEY else None,
+        values.taken() if wanted & VALUE else None,
+        bytearray(list_ends.tobytes()) if wanted & HEADERS else None,
+        names.taken() if wanted & HEADERS else None,
+        contents.taken() if wanted & HEADERS else None,
+    )
+
+
+def _headers(body: memoryview, at: int, end: int) -> list[Header]:
+    count, at = _varint(body, at)
+    if count < 0 or count > (len(body) - at) // 2:
+        raise Malformed(f"a record claims {count} headers in {len(body) - at} bytes")
+    found: list[Header] = []
+    for _ in range(count):
+        name, at = _blob(body, at)
+        if name is None:
+            raise Malformed("a record header without a key")
+        content, at = _blob(body, at)
+        found.append((name, content))
+    if at != end:
+        raise Malformed("a record is longer than what is in it")
+    return found
+
+
+def _has_tag(headers: list[Header], tags: Sequence[bytes]) -> bool:
+    return any(name == TAG_HEADER and content in tags for name, content in headers)
