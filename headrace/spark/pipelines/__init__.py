@@ -1,0 +1,1 @@
+"""Pipelines: ordinary PySpark applications, each with a typed configuration."""

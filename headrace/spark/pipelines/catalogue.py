@@ -1,0 +1,57 @@
+"""Which pipelines there are. The one table: the command line, the docs and the runner read it.
+
+A pipeline is a module that has what the protocol below says. Invariant: looking at the catalogue, or at a
+configuration, never loads Spark.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from headrace.model.failure import Failure
+from headrace.spark.pipelines.configuration import Configuration, convert, read_document
+from headrace.spark.pipelines.run import Run
+
+NAMES = ("archive", "replay", "aggregate", "dedup", "dlq-report", "sql")
+
+
+class Pipeline(Protocol):
+    SUMMARY: str
+    TEMPLATE: str  # a YAML file to begin with; @BROKER@ and @TOPIC@ stand for what the user names
+    Config: type[Configuration]
+
+    def check(self, config: Any) -> None:
+        """Failure if the configuration asks for what cannot be, or for topics that are not there."""
+        ...
+
+    def shape(self, config: Any) -> dict[str, Any]:
+        """What must not change while a checkpoint is used."""
+        ...
+
+    def run(self, config: Any, run: Run) -> dict[str, object]:
+        """Do the work; what it returns is told at the end, as facts with names."""
+        ...
+
+
+def pipeline(name: str, where: str) -> Pipeline:
+    if name not in NAMES:
+        raise Failure(f"{where}: there is no pipeline {name!r}: choose one of {', '.join(NAMES)}")
+    module = importlib.import_module(f"headrace.spark.pipelines.{name.replace('-', '_')}")
+    return cast("Pipeline", module)
+
+
+def template(name: str, broker: str, topic: str) -> str:
+    """A configuration to begin with."""
+    text = pipeline(name, "init").TEMPLATE.replace("@BROKER@", broker).replace("@TOPIC@", topic)
+    return text.lstrip("\n")
+
+
+def read_configuration(text: str, where: str, changes: Mapping[str, str] | None = None) -> Configuration:
+    """The typed configuration in a YAML text; Failure says what is wrong with it."""
+    document = read_document(text, where, changes)
+    name = document.get("pipeline")
+    if not isinstance(name, str):
+        raise Failure(f"{where}: the key pipeline is missing: it says which one to run, one of {', '.join(NAMES)}")
+    return convert(document, pipeline(name, where).Config, where)

@@ -1,0 +1,93 @@
+"""The checkpoint folder of a pipeline: whose it is, and how the pipeline stands.
+
+Owns two files in it, beside the folders that Spark keeps for each query: `pipeline.json` says which pipeline made the
+checkpoint and with what; `status.json` is how it stood after the last batch, for `headrace pipeline status`.
+Invariant: a checkpoint is only used by the pipeline that made it, with the same shape; anything else would read
+offsets or state that mean something else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.model.failure import Failure
+from headrace.spark.lake.place import Place, open_place
+
+OWNER = "pipeline.json"
+STATUS = "status.json"
+SPARK_OWN = {"metadata", "offsets", "commits"}
+
+
+class Status(msgspec.Struct, kw_only=True, frozen=True):
+    """How a pipeline stands; `state` is what its last run wrote, and a killed run writes nothing."""
+
+    pipeline: str
+    name: str
+    state: Literal["running", "stopped", "failed", "finished"]
+    at_ms: int
+    rows: int = 0
+    rows_per_s: float = 0.0
+    lag: int | None = None
+    batch: int = -1
+    error: str = ""
+
+
+class Checkpoint:
+    def __init__(self, address: str, place: Place) -> None:
+        self.address = address.rstrip("/")
+        self._place = place
+
+    def query(self, name: str) -> str:
+        """Spark's folder for one query of the pipeline."""
+        return f"{self.address}/{name}"
+
+    def claim(self, shape: dict[str, Any]) -> bool:
+        """Make the checkpoint this pipeline's, or see that it is; true if it is new.
+
+        `shape` is everything that must not change while the checkpoint is used.
+        """
+        names = self._place.names("")
+        if OWNER not in names:
+            if SPARK_OWN & set(names):
+                raise Failure(
+                    f"the checkpoint {self.address} was made by another query, not by a pipeline of headrace: "
+                    "choose another folder"
+                )
+            self._place.put(OWNER, msgspec.json.encode(shape))
+            return True
+        made = self._read(OWNER)
+        plain = msgspec.to_builtins(shape)
+        changed = [key for key in {**made, **plain} if made.get(key) != plain.get(key)]
+        if changed:
+            told = "; ".join(f"{key} was {made.get(key)!r} and is {plain.get(key)!r}" for key in changed)
+            raise Failure(
+                f"the checkpoint {self.address} belongs to another query: {told}. Choose another checkpoint, "
+                "or undo the change"
+            )
+        return False
+
+    def save(self, name: str, document: Any) -> None:
+        self._place.put(name, msgspec.json.encode(document))
+
+    def load(self, name: str) -> Any | None:
+        return self._read(name) if name in self._place.names("") else None
+
+    def write_status(self, status: Status) -> None:
+        self._place.put(STATUS, msgspec.json.encode(status))
+
+    def status(self) -> Status | None:
+        if STATUS not in self._place.names(""):
+            return None
+        return msgspec.json.decode(self._place.read(STATUS), type=Status)
+
+    def _read(self, name: str) -> Any:
+        try:
+            return msgspec.json.decode(self._place.read(name))
+        except msgspec.DecodeError:
+            raise Failure(f"{self._place.uri(name)} is garbled: choose another checkpoint, or restore it") from None
+
+
+def open_checkpoint(address: str) -> Checkpoint:
+    return Checkpoint(address, open_place(address))

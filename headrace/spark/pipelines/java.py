@@ -1,0 +1,30 @@
+"""Whether there is a Java that Spark runs on. Asked before Spark is started, for Spark's own words are many pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+from headrace.model.failure import Failure
+
+OLDEST = 17
+VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def check_java() -> None:
+    """Failure, with what to do, unless the Java that Spark would start is there and new enough."""
+    home = os.environ.get("JAVA_HOME")
+    command = f"{home}/bin/java" if home else "java"
+    try:
+        done = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        where = f"JAVA_HOME is {home}, and {command} does not run" if home else "there is no java on the PATH"
+        raise Failure(f"Spark needs Java {OLDEST} or newer: {where}; install openjdk-17-jre-headless") from None
+    found = VERSION.search(done.stderr + done.stdout)
+    if found is None or int(found[1]) < OLDEST:
+        version = f"Java {found[1]}" if found else "of an unknown version"
+        raise Failure(
+            f"Spark needs Java {OLDEST} or newer, {command} is {version}: install openjdk-17-jre-headless, "
+            "or set JAVA_HOME"
+        )

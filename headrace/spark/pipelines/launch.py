@@ -1,0 +1,171 @@
+"""Starting a pipeline: Java, Spark, the metrics page, the status file; and the end of all of them.
+
+Called by the command line and by tests (with a session of their own). Invariant: whatever Spark throws leaves as one
+Failure; a session that was started here is stopped here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from headrace.model.failure import Failure
+from headrace.spark.pipelines.catalogue import Pipeline, pipeline
+from headrace.spark.pipelines.checkpoints import Checkpoint, Status, open_checkpoint
+from headrace.spark.pipelines.configuration import Configuration, StreamConfiguration
+from headrace.spark.pipelines.java import check_java
+from headrace.spark.pipelines.metrics import PipelineMetrics
+from headrace.spark.pipelines.progress import StreamFacts
+from headrace.spark.pipelines.run import Reporter, Run, Silence
+from headrace.spark.pipelines.spark_errors import plain_error
+from headrace.world.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Chorus:
+    """Several reporters as one."""
+
+    def __init__(self, voices: Sequence[Reporter]) -> None:
+        self._voices = voices
+
+    def note(self, text: str) -> None:
+        for voice in self._voices:
+            voice.note(text)
+
+    def stream(self, query: str, facts: StreamFacts) -> None:
+        for voice in self._voices:
+            voice.stream(query, facts)
+
+    def batch(self, done: int, total: int) -> None:
+        for voice in self._voices:
+            voice.batch(done, total)
+
+
+class StatusKeeper:
+    """A reporter that keeps the status file of a checkpoint up to date."""
+
+    def __init__(self, checkpoint: Checkpoint, config: Configuration, clock: Clock) -> None:
+        self._checkpoint = checkpoint
+        self._config = config
+        self._clock = clock
+        self._facts: dict[str, StreamFacts] = {}
+
+    def note(self, text: str) -> None:
+        """The status holds numbers only."""
+
+    def batch(self, done: int, total: int) -> None:
+        """Streams only."""
+
+    def stream(self, query: str, facts: StreamFacts) -> None:
+        self._facts[query] = facts
+        self.write("running")
+
+    def write(self, state: str, error: str = "") -> None:
+        facts = self._facts.values()
+        lags = [fact.lag for fact in facts if fact.lag is not None]
+        self._checkpoint.write_status(
+            Status(
+                pipeline=self._config.pipeline,
+                name=self._config.title(),
+                state=state,  # type: ignore[arg-type]
+                at_ms=self._clock.now_ms(),
+                rows=sum(fact.rows for fact in facts),
+                rows_per_s=sum(fact.rows_per_s for fact in facts),
+                lag=max(lags) if lags else None,
+                batch=max((fact.batch for fact in facts), default=-1),
+                error=error,
+            )
+        )
+
+
+def launch(
+    config: Configuration,
+    *,
+    master: str | None = None,
+    reporter: Reporter | None = None,
+    stop_asked: Callable[[], bool] = lambda: False,
+    spark: SparkSession | None = None,
+) -> dict[str, object]:
+    """Run a pipeline to its end; the facts that it tells at the end."""
+    clock = SystemClock()
+    made = pipeline(config.pipeline, config.title())
+    voices: list[Reporter] = [reporter or Silence()]
+    closing: list[Callable[[], None]] = []
+    checkpoint: Checkpoint | None = None
+    keeper: StatusKeeper | None = None
+    made.check(config)
+    if isinstance(config, StreamConfiguration):
+        checkpoint = open_checkpoint(config.checkpoint)
+        checkpoint.claim({"pipeline": config.pipeline, **made.shape(config)})
+        keeper = StatusKeeper(checkpoint, config, clock)
+        voices.append(keeper)
+    chorus = Chorus(voices)
+    try:
+        if config.metrics is not None:
+            metrics = PipelineMetrics(config.pipeline, config.title())
+            port, close = metrics.serve(config.metrics)
+            closing.append(close)
+            voices.append(metrics)
+            chorus.note(f"metrics at http://{config.metrics.host}:{port}/metrics")
+        if spark is None:
+            spark = start_spark(config, master)
+            closing.append(spark.stop)
+        facts = _guarded(made, config, Run(spark, chorus, stop_asked, clock, checkpoint))
+        if keeper is not None:
+            keeper.write("stopped" if stop_asked() else "finished")
+        return facts
+    except Failure as failure:
+        if keeper is not None:
+            keeper.write("failed", str(failure))
+        raise
+    finally:
+        for close in reversed(closing):
+            close()
+
+
+def _guarded(made: Pipeline, config: Configuration, run: Run) -> dict[str, object]:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return made.run(config, run)
+    except (PySparkException, Py4JError) as error:
+        raise Failure(f"{config.title()}: {plain_error(error)}") from error
+
+
+def start_spark(config: Configuration, master: str | None) -> SparkSession:
+    """A session on the named master; under spark-submit on the one that was submitted to; else on this machine."""
+    check_java()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName(config.title())
+    if master is not None or not submitted:
+        builder = builder.master(master or "local[*]")
+    for name, value in {**quiet_settings(submitted), **config.spark}.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, RuntimeError) as error:
+        raise Failure(f"Spark does not start: {plain_error(error)}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def quiet_settings(submitted: bool) -> dict[str, str]:
+    """What fits one machine and a terminal; a cluster brings its own settings."""
+    settings = {"spark.sql.session.timeZone": "UTC"}
+    if not submitted:
+        log_settings = files("headrace.spark.pipelines") / "log4j2.properties"
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log_settings}",
+        }
+    return settings

@@ -1,0 +1,60 @@
+"""What a pipeline is handed for one run: Spark, the clock, a way to tell how it goes, and the wish to stop.
+
+Built by the launcher; read by every pipeline. Invariant: pipelines print nothing themselves; what they have to say
+goes through the reporter, so that a terminal, a log and a test can each show it in their own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.spark.pipelines.checkpoints import Checkpoint
+from headrace.spark.pipelines.progress import StreamFacts
+from headrace.world.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Reporter(Protocol):
+    def note(self, text: str) -> None:
+        """Something worth a line, once."""
+        ...
+
+    def stream(self, query: str, facts: StreamFacts) -> None:
+        """How a stream stands, after each of its batches."""
+        ...
+
+    def batch(self, done: int, total: int) -> None:
+        """How far a job with an end has come."""
+        ...
+
+
+class Silence:
+    """A reporter for nobody."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def stream(self, query: str, facts: StreamFacts) -> None:
+        pass
+
+    def batch(self, done: int, total: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Run:
+    spark: SparkSession
+    reporter: Reporter = field(default_factory=Silence)
+    stop_asked: Callable[[], bool] = lambda: False
+    clock: Clock = field(default_factory=SystemClock)
+    held: Checkpoint | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint of a stream; it is this pipeline's."""
+        assert self.held is not None, "only streams have checkpoints"
+        return self.held

@@ -1,0 +1,30 @@
+"""Spark's errors in one line. Spark wraps what went wrong into pages of Java and Python; the cause is one line of it.
+
+Pure. Called by the launcher and the watcher of streams. The order of search: what our own code says (Failure), then
+Spark's error class with its message, then the last exception of any kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+OURS = re.compile(r"(?:headrace\.[\w.]+\.)?(?:Failure|DataLoss|Unreachable|ConnectionLost|Malformed|\w*Failure): (.+)")
+RAISED = re.compile(r"^(?:[\w.$]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+CLASSED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ?(.+?)(?: SQLSTATE: \w+)?(?=$|\n)")
+WRAPPERS = {"STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "FOREACH_BATCH_USER_FUNCTION_ERROR"}
+
+
+def plain_error(error: BaseException | str) -> str:
+    text = str(error)
+    ours = OURS.findall(text)
+    if ours:
+        return str(ours[-1]).strip().rstrip('"')
+    for name, message in CLASSED.findall(text):
+        if name not in WRAPPERS:
+            return f"{message.strip()} [{name}]"
+    raised = [
+        (name, message) for name, message in RAISED.findall(text) if name not in ("SparkException", "Py4JJavaError")
+    ]
+    if raised:
+        return f"{raised[-1][1].strip()} ({raised[-1][0]})"
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

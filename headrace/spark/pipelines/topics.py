@@ -1,0 +1,86 @@
+"""Topics as pipelines read and write them: options of the source and the sink, and a check that topics are there.
+
+Called by every pipeline. Invariant: a topic that is missing is an error before Spark starts to work, with its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headrace.client.metadata import Cluster, Topic
+from headrace.model.failure import Failure
+from headrace.spark.pipelines.configuration import Source, StreamConfiguration, TopicTarget, spark_span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FORMAT = "headrace"
+PATIENCE_S = 10.0
+AVAILABLE_NOW = "available-now"
+
+
+def check_source(source: Source, key: str = "source") -> None:
+    """The configuration names topics in one way, and all that it names are there."""
+    if bool(source.topics) == bool(source.pattern):
+        raise Failure(f"{key} needs either topics (a list of names) or pattern (a regular expression)")
+    if source.topics:
+        existing_topics(source.brokers, source.topics)
+
+
+def check_target(target: TopicTarget, source_brokers: str) -> None:
+    existing_topics(target.brokers or source_brokers, [target.topic])
+
+
+def existing_topics(brokers: str, names: Iterable[str]) -> dict[str, Topic]:
+    wanted = list(names)
+    with Cluster(brokers.split(","), "headrace-pipeline", patience_s=PATIENCE_S) as cluster:
+        found = cluster.topics(wanted)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise Failure(
+            f"there is no topic {', '.join(missing)} at {brokers}: correct the name, or create it with "
+            f"`headrace topic create {missing[0]}`"
+        )
+    return found
+
+
+def source_options(source: Source) -> dict[str, str]:
+    subscription = {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": source.pattern}
+    return {
+        "kafka.bootstrap.servers": source.brokers,
+        "includeHeaders": "true",
+        # A pipeline must not carry on what a transaction took back.
+        "kafka.isolation.level": "read_committed",
+        "startingOffsets": source.starting,
+        **subscription,
+        **source.options,
+    }
+
+
+def read_stream(spark: SparkSession, source: Source) -> DataFrame:
+    return spark.readStream.format(FORMAT).options(**source_options(source)).load()
+
+
+def read_batch(spark: SparkSession, source: Source) -> DataFrame:
+    return spark.read.format(FORMAT).options(**source_options(source)).load()
+
+
+def target_options(target: TopicTarget, source_brokers: str) -> dict[str, str]:
+    brokers = target.brokers or source_brokers
+    return {"kafka.bootstrap.servers": brokers, "topic": target.topic, **target.options}
+
+
+def to_topic(rows: DataFrame, target: TopicTarget, source_brokers: str) -> DataStreamWriter:
+    return rows.writeStream.format(FORMAT).options(**target_options(target, source_brokers))
+
+
+def start(writer: DataStreamWriter, name: str, config: StreamConfiguration, folder: str) -> StreamingQuery:
+    """Start a query under the configuration's trigger, with its checkpoint in a folder."""
+    if config.trigger == AVAILABLE_NOW:
+        triggered = writer.trigger(availableNow=True)
+    else:
+        triggered = writer.trigger(processingTime=spark_span(config.trigger, "trigger"))
+    return triggered.queryName(name).option("checkpointLocation", folder).start()

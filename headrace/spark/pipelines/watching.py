@@ -1,0 +1,81 @@
+"""Watching a pipeline at work: streams until they end, fail or are told to stop; jobs with an end until they end.
+
+Called by pipelines with the queries they have started. Invariant: when `watch` returns or raises, every query has
+ended; the first that fails takes the others with it, and its cause is one line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from headrace.model.failure import Failure
+from headrace.spark.pipelines.progress import StreamPace
+from headrace.spark.pipelines.run import Run
+from headrace.spark.pipelines.spark_errors import plain_error
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_S = 0.3  # how often progress is looked at
+
+
+def watch(queries: Mapping[str, StreamingQuery], run: Run, each_look: Callable[[], None] | None = None) -> int:
+    """Follow the queries to their end; how many rows they took in."""
+    paces = {name: StreamPace() for name in queries}
+    rows = dict.fromkeys(queries, 0)
+
+    def report() -> None:
+        for name, query in queries.items():
+            for progress in query.recentProgress:
+                facts = paces[name].take(progress, run.clock.monotonic())
+                if facts is not None:
+                    rows[name] = facts.rows
+                    run.reporter.stream(name, facts)
+        if each_look is not None:
+            each_look()
+
+    try:
+        going = list(queries.items())
+        while going and not run.stop_asked():
+            going = [(name, query) for name, query in going if _goes_on(name, query)]
+            report()
+    finally:
+        for query in queries.values():
+            if query.isActive:
+                query.stop()
+    report()
+    return sum(rows.values())
+
+
+def _goes_on(name: str, query: StreamingQuery) -> bool:
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        return not query.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # it takes fractions, too
+    except StreamingQueryException as error:
+        raise Failure(f"{name} stopped: {plain_error(error)}") from None
+
+
+@contextmanager
+def job_progress(run: Run) -> Iterator[None]:
+    """Tell how many tasks of the stages at work are done, while the block runs Spark jobs."""
+    tracker = run.spark.sparkContext.statusTracker()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+            total = sum(info.numTasks for info in stages)
+            if total:
+                run.reporter.batch(sum(info.numCompletedTasks for info in stages), total)
+
+    looker = threading.Thread(target=look, name="headrace-progress", daemon=True)
+    looker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looker.join()
