@@ -70,17 +70,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["remarks"] = remarks
 
 
-class _Workers:
-    """Known to the process that has workers only: there the hook exists."""
-
-    @pytest.hookimpl
-    def pytest_testnodedown(self, node: Any) -> None:
-        remarks.extend(getattr(node, "workeroutput", {}).get("remarks", ()))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.pluginmanager.hasplugin("dsession"):
-        config.pluginmanager.register(_Workers())
+@pytest.hookimpl(optionalhook=True)  # it is there only where there are workers
+def pytest_testnodedown(node: Any) -> None:
+    remarks.extend(getattr(node, "workeroutput", {}).get("remarks", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
