@@ -1,23 +1,50 @@
 """How a cluster begins, and how a broker becomes a member of it.
 
-Called once while a broker starts, before anything asks for metadata. A broker's epoch is the version of its persistent
-node `/brokers/epochs/N`, raised in the same multi that creates the ephemeral `/brokers/ids/N`: two starts of one broker
-never share an epoch, and a check of that version proves that the same start is still meant.
+Called while a broker starts, before anything asks for metadata, and whenever it has lost its session. A broker's epoch
+is the version of its persistent node `/brokers/epochs/N`, raised in the same multi that creates the ephemeral
+`/brokers/ids/N`: two starts of one broker never share an epoch, and a check of that version proves that the same start
+is still meant.
+
+The epoch since which a broker has lost nothing goes on over a start if the broker can show that it still has
+everything it had under its last epoch: it stopped cleanly, or it never stopped. Otherwise it begins anew.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from dataclasses import dataclass
 
 from headrace.cluster import znodes
-from headrace.cluster.store import Create, NodeExists, Operation, Set, Store
+from headrace.cluster.store import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    Store,
+)
 from headrace.model.failure import Failure
+from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a broker can be reached."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 async def found_cluster(store: Store, entropy: Entropy) -> str:
     """Make what every cluster has, unless it is there already; the cluster's id."""
-    if await store.exists(znodes.PRODUCER_IDS) is None:
+    await store.sync()
+    while await store.exists(znodes.PRODUCER_IDS) is None:
         cluster_id = base64.urlsafe_b64encode(entropy.uuid().bytes).decode().rstrip("=")
         operations: list[Operation] = [Create(folder) for folder in znodes.FOLDERS]
         operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
@@ -25,22 +52,88 @@ async def found_cluster(store: Store, entropy: Entropy) -> str:
         operations.append(Create(znodes.PRODUCER_IDS, znodes.encode_next_producer_id(0)))
         try:
             await store.multi(operations)
-        except NodeExists:
-            pass  # another broker of the cluster was faster
+        except (NodeExists, ConnectionLost):
+            await store.sync()  # another broker of the cluster was faster, or it was us: look again
     return znodes.decode_cluster_id((await store.get(znodes.CLUSTER_ID))[0])
 
 
-async def register_broker(store: Store, broker_id: int, host: str, port: int, rack: str | None) -> int:
-    """Announce this broker for as long as the session lives; its epoch. Failure if its id is taken."""
-    epochs = znodes.broker_epoch_path(broker_id)
-    before = await store.exists(epochs)
-    epoch = 0 if before is None else before.version + 1
-    bump: Operation = Create(epochs) if before is None else Set(epochs, b"", before.version)
-    registration = znodes.encode_registration(znodes.Registration(host, port, rack, epoch))
+async def register_broker(
+    store: Store, place: Place, clock: Clock, *, kept_epoch: int | None = None, patience_s: float = 0.0
+) -> int:
+    """Announce this broker for as long as the session lives; its epoch.
+
+    `kept_epoch` is the last epoch of this broker of which it still has everything, None if it cannot tell. A node of
+    the same id may be what a session left that is not over yet, so it is given `patience_s` to go; Failure if it stays.
+    """
+    deadline_s = clock.monotonic() + patience_s
+    reply_lost = False
+    while True:
+        await store.sync()
+        mine = await _own_registration(store, place.broker_id) if reply_lost else None
+        if mine is not None:
+            return mine
+        epoch, bump, unbroken_since = await _next_epoch(store, place.broker_id, kept_epoch)
+        registration = znodes.Registration(place.host, place.port, place.rack, epoch, unbroken_since)
+        create = Create(znodes.broker_path(place.broker_id), znodes.encode_registration(registration), ephemeral=True)
+        try:
+            await store.multi([bump, create])
+        except ConnectionLost:
+            reply_lost = True
+        except BadVersion:
+            continue  # a broker of the same id is starting elsewhere; one of the two will find the other's node
+        except NodeExists as error:
+            if error.path != create.path:
+                continue  # somebody else made the first epoch of this id
+            if clock.monotonic() >= deadline_s:
+                raise Failure(
+                    f"a broker with id {place.broker_id} is already running in this cluster; give this one another "
+                    "broker.id"
+                ) from None
+            await _gone_or_later(store, create.path, clock, deadline_s)
+        else:
+            return epoch
+
+
+async def unregister_broker(store: Store, broker_id: int) -> None:
+    """Say that this broker is leaving, so that others take over while it still can answer for what it has."""
     try:
-        await store.multi([bump, Create(znodes.broker_path(broker_id), registration, ephemeral=True)])
-    except NodeExists:
-        raise Failure(
-            f"a broker with id {broker_id} is already running in this cluster; give this one another broker.id"
-        ) from None
-    return epoch
+        await store.delete(znodes.broker_path(broker_id))
+    except NoNode:
+        pass
+
+
+async def _own_registration(store: Store, broker_id: int) -> int | None:
+    """The epoch under which this very session is registered, None if it is not."""
+    try:
+        data, stat = await store.get(znodes.broker_path(broker_id))
+    except NoNode:
+        return None
+    if stat.ephemeral_owner != store.session_id:
+        return None
+    return znodes.decode_registration(broker_id, data).epoch
+
+
+async def _next_epoch(store: Store, broker_id: int, kept_epoch: int | None) -> tuple[int, Operation, int]:
+    path = znodes.broker_epoch_path(broker_id)
+    try:
+        data, before = await store.get(path)
+    except NoNode:
+        return 0, Create(path, znodes.encode_broker_epoch(0)), 0
+    epoch = before.version + 1
+    unbroken_since = epoch
+    if kept_epoch == before.version:
+        told = znodes.decode_broker_epoch(broker_id, data)
+        unbroken_since = before.version if told is None else told
+    return epoch, Set(path, znodes.encode_broker_epoch(unbroken_since), before.version), unbroken_since
+
+
+async def _gone_or_later(store: Store, path: str, clock: Clock, deadline_s: float) -> None:
+    """Returns when the node is gone, or when it is time to say that it stays."""
+    gone = asyncio.Event()
+    if await store.exists(path, lambda _: gone.set()) is None:
+        return
+    timer = clock.call_later(max(0.0, deadline_s - clock.monotonic()), gone.set)
+    try:
+        await gone.wait()
+    finally:
+        timer.cancel()

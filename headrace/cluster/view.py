@@ -1,17 +1,22 @@
 """What this broker knows of its cluster: the current image, and who is told when it changes.
 
-The controller publishes here what it has made durable. Subscribers are called in the order in which they came,
-synchronously, once per change and in the order of changes; when `publish` returns, everybody has seen the new image.
+Several tell it what is stored: the controller and the leaders what they have just written, `cluster/following.py` what
+it read. They overtake each other, so each makes its image of the current one, in one go, and hands it to `merge`: of
+everything that has a version the newer one stays, whoever brought it. Nothing here ever goes back.
+
+Subscribers are called in the order in which they came, synchronously, once per change and in the order of changes; when
+`publish` or `merge` returns, everybody has seen the new image.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.store import Store
-from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.model.image import NO_CONTROLLER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +25,7 @@ Subscriber = Callable[[ClusterImage, ClusterImage], None]
 
 class ClusterView:
     def __init__(self) -> None:
-        self._image = ClusterImage(cluster_id="", controller_id=-1)
+        self._image = ClusterImage(cluster_id="", controller_id=NO_CONTROLLER)
         self._subscribers: list[Subscriber] = []
 
     @property
@@ -31,6 +36,10 @@ class ClusterView:
         """`subscriber(old, new)` from the next change on."""
         self._subscribers.append(subscriber)
 
+    def merge(self, image: ClusterImage) -> None:
+        """Publish an image that was made of the current one; what the current one knows better stays."""
+        self.publish(with_newer(self._image, image))
+
     def publish(self, image: ClusterImage) -> None:
         old, self._image = self._image, image
         for subscriber in self._subscribers:
@@ -40,11 +49,42 @@ class ClusterView:
                 logger.exception("a listener failed on a change of the cluster's metadata")
 
 
+def with_newer(current: ClusterImage, image: ClusterImage) -> ClusterImage:
+    """`image`, but newer where `current` is. What `image` does not have is gone."""
+    topics = [
+        _newer_topic(known, topic)
+        for name, topic in image.topics.items()
+        if (known := current.topics.get(name)) is not None and known is not topic and known.id == topic.id
+    ]
+    brokers = {
+        number: max(broker, current.brokers.get(number, broker), key=lambda start: start.epoch)
+        for number, broker in image.brokers.items()
+    }
+    stale = [name for name, version in image.broker_settings_versions.items() if _version(current, name) > version]
+    for name in stale:
+        image = image.with_broker_settings(name, current.broker_settings[name], _version(current, name))
+    return replace(image.with_topics(topics), brokers=brokers)
+
+
+def _newer_topic(known: TopicImage, topic: TopicImage) -> TopicImage:
+    newer = known if known.version > topic.version else topic
+    longer = max(known.partitions, topic.partitions, key=len)
+    partitions = tuple(
+        max(pair, key=lambda partition: (partition.leader_epoch, partition.version))
+        for pair in zip(topic.partitions, known.partitions, strict=False)
+    )
+    return replace(newer, partitions=partitions + longer[len(partitions) :])
+
+
+def _version(image: ClusterImage, settings_of: str) -> int:
+    return image.broker_settings_versions.get(settings_of, -1)
+
+
 async def read_image(store: Store) -> ClusterImage:
     """The whole cluster, as it is stored."""
     await store.sync()
     cluster_id = znodes.decode_cluster_id((await store.get(znodes.CLUSTER_ID))[0])
-    controller_id = -1
+    controller_id = NO_CONTROLLER
     if await store.exists(znodes.CONTROLLER) is not None:
         controller_id = znodes.decode_controller((await store.get(znodes.CONTROLLER))[0])
     brokers: dict[int, BrokerImage] = {}

@@ -181,6 +181,12 @@ def partition_path(topic_id: uuid.UUID, index: int) -> str:
     return f"{PARTITIONS}/{topic_id.hex}/{index}"
 
 
+def place_of(path: str) -> tuple[uuid.UUID, int]:
+    """The other way: from a partition's path to its topic's id and its number."""
+    topic_id, _, index = path.removeprefix(f"{PARTITIONS}/").partition("/")
+    return uuid.UUID(topic_id), int(index)
+
+
 def encode_partition(state: PartitionState) -> bytes:
     return _encode(
         {

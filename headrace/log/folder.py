@@ -2,7 +2,8 @@
 
 File `headrace.meta`, text: `headrace-data 1`, then `cluster_id ID`, then `broker_id N`. Replaced whole, written once.
 File `headrace.lock` is locked while a broker runs; the lock dies with the process.
-File `clean-stop` is there from a clean stop to the next start; it holds the first line of headrace.meta.
+File `clean-stop` is there from a clean stop to the next start; it holds the first line of headrace.meta and, if the
+broker knew it, `broker_epoch N`: of everything that it had under that epoch nothing is missing here.
 Partition folders stand beside these files; their names end in a dash and a number, which no other name here does.
 
 Called where the broker is built. A folder of another broker, cluster or version is refused before anything in it is
@@ -28,6 +29,8 @@ class DataFolder:
         self.path = path
         self.was_clean = False
         """Whether the last broker that used the folder stopped cleanly; True for a new folder. Set by `open`."""
+        self.clean_epoch: int | None = None
+        """The broker epoch that ended with that clean stop; None where it is not known. Set by `open`."""
         self._disk = disk
         self._release: Callable[[], None] | None = None
 
@@ -38,6 +41,7 @@ class DataFolder:
             known = self._read_meta()
             self.was_clean = known is None or self._disk.exists(self.path / CLEAN_STOP)
             if self.was_clean and known is not None:
+                self.clean_epoch = self._read_clean_epoch()
                 self._disk.remove(self.path / CLEAN_STOP)
                 self._disk.sync_dir(self.path)
         except BaseException:
@@ -57,7 +61,7 @@ class DataFolder:
         elif known["cluster_id"] != cluster_id:
             raise Failure(
                 f"the data folder {self.path} belongs to cluster {known['cluster_id']}, not {cluster_id}; choose "
-                f"another"
+                f"another, or bring a broker that stood alone into a cluster with `headrace cluster adopt`"
             )
 
     def close(self) -> None:
@@ -73,6 +77,13 @@ class DataFolder:
             raise Failure(f"cannot use the data folder {self.path}: {error.strerror}; choose another one") from error
         if self._release is None:
             raise Failure(f"the data folder {self.path} is in use by another broker; stop that one or choose another")
+
+    def _read_clean_epoch(self) -> int | None:
+        for line in self._disk.read_bytes(self.path / CLEAN_STOP).decode("utf-8", "replace").splitlines()[1:]:
+            name, _, value = line.partition(" ")
+            if name == "broker_epoch" and value.isdecimal():
+                return int(value)
+        return None
 
     def _read_meta(self) -> dict[str, str] | None:
         path = self.path / META
@@ -93,6 +104,7 @@ class DataFolder:
         return fields
 
 
-def mark_clean(disk: Disk, path: Path) -> None:
+def mark_clean(disk: Disk, path: Path, broker_epoch: int | None = None) -> None:
     """Everything is on disk: the last act of a clean stop."""
-    disk.write_atomic(path / CLEAN_STOP, f"{_FIRST_LINE}\n".encode())
+    epoch = "" if broker_epoch is None else f"broker_epoch {broker_epoch}\n"
+    disk.write_atomic(path / CLEAN_STOP, f"{_FIRST_LINE}\n{epoch}".encode())

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
@@ -32,6 +33,8 @@ from headrace.world.clock import Clock
 from headrace.world.disk import Disk
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CHECKPOINT_S = 10.0
 _AT_ONCE = 64  # logs that one step of background work looks at before the event loop has its turn
@@ -170,6 +173,10 @@ class Logs:
 
     # -- background ---------------------------------------------------------------------------------------------------
 
+    async def off_loop(self, work: Callable[..., T], *args: object) -> T:
+        """Run work on a log that waits for the disk."""
+        return await self._disk.off_loop(work, *args)
+
     def request_sync(self, log: PartitionLog) -> asyncio.Future[None]:
         """Done when everything that the log holds now is on stable storage; see group_commit.py."""
         return self._commits.request(log)
@@ -248,8 +255,8 @@ class Logs:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """A clean stop: everything synced, so that the next start needs no scan."""
+    async def close(self, broker_epoch: int | None = None) -> None:
+        """A clean stop: everything synced, so that the next start needs no scan, and knows whose epoch that was."""
         await self._commits.drain()
         logs = list(self._logs.values())
         chunks = [logs[at : at + _AT_ONCE] for at in range(0, len(logs), _AT_ONCE)]
@@ -258,7 +265,7 @@ class Logs:
         clean = all(log.closed_cleanly for log in logs)
         self.abandon()
         if clean:
-            await self._disk.off_loop(mark_clean, self._disk, self.folder)
+            await self._disk.off_loop(mark_clean, self._disk, self.folder, broker_epoch)
 
     def abandon(self) -> None:
         """Let go of everything without writing anything more, as if the process had been killed."""

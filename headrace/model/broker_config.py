@@ -66,6 +66,10 @@ _OWN: tuple[Setting, ...] = (
     _own("offsets.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long a silent producer's sequence is remembered",
          low=1),
+    _own("replica.fetch.max.bytes", _T.INT, 4 << 20, "what a replica asks for of one partition at a time", low=1),
+    _own("replica.fetch.wait.max.ms", _T.INT, 500, "how long a replica's fetch waits for something to come", low=1),
+    _own("replica.lag.time.max.ms", _T.LONG, 30_000,
+         "how long a replica may be behind its leader and still count as in sync", low=1),
     _own("socket.request.max.bytes", _T.INT, 104_857_600, "the largest request", low=1),
     _own("transaction.max.timeout.ms", _T.INT, 900_000, "the longest time a transaction may be open", low=1),
     _own("transaction.remove.expired.transaction.cleanup.interval.ms", _T.INT, 3_600_000,
@@ -75,6 +79,12 @@ _OWN: tuple[Setting, ...] = (
     _own("transaction.state.log.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("transactional.id.expiration.ms", _T.INT, 604_800_000, "how long an unused transactional id is remembered",
          low=1),
+    _own("zookeeper.connect", _T.STRING, None,
+         "the ZooKeeper of the cluster that this broker belongs to, host:port,host:port/folder; without it the broker "
+         "stands alone"),
+    _own("zookeeper.session.timeout.ms", _T.INT, 3_000,
+         "how long ZooKeeper may hear nothing of this broker before others lead what it led; ZooKeeper itself allows "
+         "nothing below two of its ticks, so its tickTime must be 1500 or less for the default", low=100),
 )  # fmt: skip
 
 
@@ -102,7 +112,6 @@ ELSEWHERE: Mapping[str, str] = {
     "listeners": "use `headrace serve --listen HOST:PORT`",
     "advertised.listeners": "use `headrace serve --advertise HOST:PORT`",
     "log.dir": "use `headrace serve --data DIR`",
-    "zookeeper.": _ABSENT.format("clusters"),
     "controller.quorum.": "headrace has no KRaft quorum",
     "process.roles": "headrace has no KRaft quorum",
     "node.id": "use broker.id",
@@ -116,8 +125,6 @@ ELSEWHERE: Mapping[str, str] = {
     "client.quota.": _ABSENT.format("quotas"),
     "group.share.": _ABSENT.format("share groups"),
     "share.": _ABSENT.format("share groups"),
-    "replica.": _ABSENT.format("replication"),
-    "headrace.replica.": _ABSENT.format("replication"),
     "remote.log.": _ABSENT.format("tiered storage"),
 }
 
@@ -153,12 +160,17 @@ class BrokerConfig:
     offsets_topic_partitions: int = 16
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    replica_fetch_max_bytes: int = 4 << 20
+    replica_fetch_wait_max_ms: int = 500
+    replica_lag_time_max_ms: int = 30_000
     socket_request_max_bytes: int = 104_857_600
     transaction_max_timeout_ms: int = 900_000
     transaction_expiry_interval_ms: int = 3_600_000
     transaction_topic_partitions: int = 16
     transaction_topic_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
+    zookeeper_connect: str | None = None
+    zookeeper_session_timeout_ms: int = 3_000
     settings: Mapping[str, str] = field(default_factory=dict)  # what the file says, by Kafka's names
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 NO_LEADER = -1
+NO_CONTROLLER = -1
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -83,6 +84,17 @@ class ClusterImage:
                 del by_id[before.id]
             topics[topic.name] = by_id[topic.id] = topic
         return replace(self, topics=topics, topics_by_id=by_id, version=self.version + 1)
+
+    def with_partitions(self, topic_id: uuid.UUID, changed: Iterable[PartitionImage]) -> ClusterImage:
+        """With these states where they are newer. A topic that is gone stays gone."""
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            return self
+        partitions = list(topic.partitions)
+        for partition in changed:
+            if partition.index < len(partitions) and partition.version > partitions[partition.index].version:
+                partitions[partition.index] = partition
+        return self.with_topics([replace(topic, partitions=tuple(partitions))])
 
     def without_topic(self, name: str) -> ClusterImage:
         topics, by_id = dict(self.topics), dict(self.topics_by_id)

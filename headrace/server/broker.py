@@ -2,12 +2,16 @@
 
 Start: take the address, take the data folder, read the metadata, open the logs, lead the partitions, let clients in.
 Stop: the same backwards. With `clean=False` it just lets go, as a crash would.
+
+A broker stands alone, with its metadata in its own data folder, or it belongs to a cluster, and is given a way to open
+sessions with the cluster's store. In a cluster it registers last, when clients can come in, and leaves first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +21,21 @@ from headrace.api.producer_ids import ProducerIds
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
-from headrace.cluster.membership import found_cluster, register_broker
+from headrace.cluster.lease import Lease
+from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.sessions import OpenStore, Sessions
+from headrace.cluster.store import Store
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.log import identity
 from headrace.log.folder import DataFolder
 from headrace.log.logs import Logs, Upkeep
 from headrace.model.broker_config import BrokerConfig
+from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
@@ -37,6 +46,8 @@ from headrace.server.listener import Listener
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.requests_seen import RequestsSeen
+from headrace.server.standing import Standing
+from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.world import World
 
 if TYPE_CHECKING:
@@ -57,16 +68,21 @@ class Broker:
         *,
         advertise: Address | None = None,
         metrics: Address | None = None,
+        open_store: OpenStore | None = None,
     ) -> None:
+        """`open_store` opens a session with the store of the cluster; without it the broker stands alone."""
         self._world = world
         self._config = config
         self._data = data
         self._listen = listen
         self._advertise = advertise
         self._metrics_at = metrics
+        self._open_store = open_store
         self.metrics_port: int | None = None
         self._close_metrics: Callable[[], None] | None = None
         self._running: asyncio.Task[None] | None = None
+        self._store: Store
+        self._standing: Standing | None = None  # in a cluster
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -83,19 +99,51 @@ class Broker:
         await self._listener.bind(*self._listen)
         self._folder = DataFolder(world.disk, self._data)
         await world.disk.off_loop(self._folder.open)
-        self._store = EmbeddedStore(world.disk, self._data / "metadata.db")
-        await self._store.open()
-        await self._join_cluster()
-        await self._open_logs()
-        self._build_rooms()
-        self._running = asyncio.ensure_future(self._run())
-        self._view.subscribe(self._on_image)
-        self._host.follow(ClusterImage("", -1), self._view.image)
-        await self._listener.open(self._dispatcher)
+        if self._open_store is None:
+            await self._start_alone()
+        else:
+            await self._start_in_cluster(self._open_store)
         if self._metrics_at is not None:
             self._open_metrics(*self._metrics_at)
 
+    async def _start_alone(self) -> None:
+        store = EmbeddedStore(self._world.disk, self._data / "metadata.db")
+        self._store = store
+        await store.open()
+        await self._found_cluster()
+        self._epoch = await register_broker(
+            store, self._place(), self._world.clock, kept_epoch=self._folder.clean_epoch
+        )
+        await self._controller.take_office()
+        await self._open_logs()
+        self._build_rooms()
+        self._begin()
+        await self._listener.open(self._dispatcher)
+
+    async def _start_in_cluster(self, open_store: OpenStore) -> None:
+        timeout_s = self._config.zookeeper_session_timeout_ms / 1000
+        self._store = sessions = Sessions(open_store)
+        place = self._place()
+        await sessions.begin()
+        await self._found_cluster()
+        self._lease = Lease(sessions, self._world.clock, timeout_s)
+        self._standing = Standing(sessions, self._view, self._world.clock, timeout_s, self._controller.run)
+        await self._standing.follow()
+        await self._open_logs()
+        self._build_rooms()
+        self._standing.on_lost(self._lay_down)
+        await self._listener.open(self._dispatcher)
+        await self._standing.register(place, self._folder.clean_epoch)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._running = asyncio.ensure_future(self._run())
+        self._view.subscribe(self._on_image)
+        self._host.follow(ClusterImage("", -1), self._view.image)
+
     async def stop(self, *, clean: bool = True) -> None:
+        if clean and self._standing is not None:
+            await self._standing.leave()
         self._listener.close()
         if self._close_metrics is not None:
             self._close_metrics()
@@ -103,7 +151,7 @@ class Broker:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
         if clean:
-            await self._logs.close()
+            await self._logs.close(self._epoch if self._standing is None else self._standing.epoch)
         else:
             self._logs.abandon()
         await self._store.close()
@@ -121,30 +169,43 @@ class Broker:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             parts = (self._controller, self._logs, self._groups, self._transactions, self._listener, self._lag)
-            for part in parts:
+            for part in parts if self._standing is None else (self._standing, self._lease, *parts[1:]):
                 group.create_task(part.run())
 
     # --- building ---------------------------------------------------------------------------------------------------
 
-    async def _join_cluster(self) -> None:
+    async def _found_cluster(self) -> None:
         world, config = self._world, self._config
         cluster_id = await found_cluster(self._store, world.entropy)
         await world.disk.off_loop(self._folder.claim, cluster_id, config.broker_id)
-        host, port = self._advertise or self._listener.address
-        await register_broker(self._store, config.broker_id, host, port, config.rack)
         self._view = ClusterView()
-        defaults = TopicDefaults(config.num_partitions, config.default_replication_factor)
-        self._controller = Controller(self._store, self._view, config.broker_id, defaults, world.entropy)
-        await self._controller.take_office()
+        defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.settings)
+        self._controller = Controller(self._store, self._view, config.broker_id, defaults, world.entropy, world.clock)
+
+    def _place(self) -> Place:
+        """Where others reach this broker."""
+        host, port = self._advertise or self._listener.address
+        if self._open_store is not None and host in ("0.0.0.0", "::"):
+            raise Failure(f"a broker of a cluster that listens on {host} must say how others reach it: use --advertise")
+        return Place(self._config.broker_id, host, port, self._config.rack)
 
     async def _open_logs(self) -> None:
         image, settings = self._view.image, self._config.settings
-        wanted: dict[str, TopicConfig] = {}
+        wanted: dict[str, tuple[uuid.UUID, TopicConfig]] = {}
         for topic in image.topics.values():
             config = topic_config(topic.settings, {**settings, **image.broker_settings.get("", {})})
-            wanted |= {f"{topic.name}-{partition.index}": config for partition in topic.partitions}
+            for partition in topic.partitions:
+                wanted[identity.folder_name(topic.name, partition.index)] = topic.id, config
+
+        def config_of(folder: str) -> TopicConfig | None:
+            topic_id, config = wanted.get(folder, (identity.UNKNOWN, None))
+            # A topic may have been deleted, and another of its name made, while this broker was away.
+            return (
+                config if identity.load(self._world.disk, self._data / folder) in (topic_id, identity.UNKNOWN) else None
+            )
+
         self._logs = Logs(self._world.disk, self._world.clock, self._data, _upkeep(self._config))
-        await self._logs.open(wanted.get)
+        await self._logs.open(config_of)
 
     def _build_rooms(self) -> None:
         world, config = self._world, self._config
@@ -178,6 +239,14 @@ class Broker:
         self._dispatcher = Dispatcher(self._table, self._seen, clock)
 
     # --- plugs between rooms ----------------------------------------------------------------------------------------
+
+    def _lay_down(self) -> None:
+        """The session is over: whatever this broker led, others may lead by now."""
+        gone = KafkaError(ErrorCode.not_leader_or_follower, "this broker has lost touch with its cluster")
+        for partition in self._host.partitions():
+            if partition.leads:
+                partition.resign(gone)
+                self._on_leadership(partition.topic, partition.index, False, partition.leader_epoch)
 
     def image(self) -> ClusterImage:
         return self._view.image

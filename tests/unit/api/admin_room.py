@@ -12,7 +12,7 @@ from typing import Any
 from headrace.api.contract import Handler, Peer, Request
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
-from headrace.cluster.membership import found_cluster, register_broker
+from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.image import BrokerImage
@@ -61,15 +61,15 @@ async def admin_room(folder: Path) -> AsyncIterator[AdminRoom]:
     disk = RealDisk(1)
     store = EmbeddedStore(disk, folder / "metadata.db")
     await store.open()
-    entropy = SeededEntropy(7)
+    entropy, clock = SeededEntropy(7), AdvanceableClock()
     await found_cluster(store, entropy)
-    await register_broker(store, BROKER_ID, "registered.example", 9092, "rack-a")
+    await register_broker(store, Place(BROKER_ID, "registered.example", 9092, "rack-a"), clock)
     view = ClusterView()
-    controller = Controller(store, view, BROKER_ID, TopicDefaults(1, 1), entropy)
+    controller = Controller(store, view, BROKER_ID, TopicDefaults(1, 1), entropy, clock)
     await controller.take_office()
     running = asyncio.create_task(controller.run())
     try:
-        yield AdminRoom(view, controller, AdvanceableClock())
+        yield AdminRoom(view, controller, clock)
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
-from headrace.cluster.membership import found_cluster, register_broker
+from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
+from headrace.world.clock import SystemClock
 from headrace.world.disk import RealDisk
 from headrace.world.entropy import SeededEntropy
 
@@ -33,9 +34,9 @@ async def office(path: Path, brokers: int = 1, partitions: int = 1) -> AsyncIter
     entropy = SeededEntropy(path.stat().st_ino)
     await found_cluster(store, entropy)
     for broker in range(1, brokers + 1):
-        await register_broker(store, broker, "127.0.0.1", 9000 + broker, None)
+        await register_broker(store, Place(broker, "127.0.0.1", 9000 + broker, None), SystemClock())
     view = ClusterView()
-    controller = Controller(store, view, 1, TopicDefaults(partitions, 1), entropy)
+    controller = Controller(store, view, 1, TopicDefaults(partitions, 1), entropy, SystemClock())
     await controller.take_office()
     running = asyncio.create_task(controller.run())
     try:

@@ -7,10 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.cluster.membership import found_cluster, register_broker
+from headrace.cluster import znodes
+from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.setting_changes import SettingChange, SettingOperation
 from headrace.model.failure import Failure
+from headrace.world.clock import SystemClock
 from headrace.world.entropy import SeededEntropy
+from sim.loop import SimClock, run
+from sim.zookeeper import SimZooKeeper
 from tests.unit.cluster.controller_office import Office
 
 InOffice = Callable[..., None]
@@ -35,8 +39,8 @@ def test_a_cluster_keeps_its_id_and_a_broker_gets_a_new_epoch_with_every_start(i
 def test_two_brokers_cannot_have_one_id(in_office: InOffice) -> None:
     async def story(office: Office) -> None:
         with pytest.raises(Failure, match="id 1 is already running"):
-            await register_broker(office.store, 1, "elsewhere", 9092, None)
-        assert await register_broker(office.store, 2, "elsewhere", 9092, "r") == 0
+            await register_broker(office.store, Place(1, "elsewhere", 9092, None), SystemClock())
+        assert await register_broker(office.store, Place(2, "elsewhere", 9092, "r"), SystemClock()) == 0
 
     in_office(story)
 
@@ -77,3 +81,52 @@ def test_a_listener_that_fails_neither_hides_a_change_nor_stops_the_controller(
 
     in_office(story)
     assert "a listener failed" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lost_answer_registers_a_broker_once(seed: int) -> None:
+    async def story() -> None:
+        ensemble = SimZooKeeper(seed)
+        store = await ensemble.connect("broker")
+        await found_cluster(store, SeededEntropy(1))
+        ensemble.lose_reply("broker")
+        assert await register_broker(store, Place(1, "here", 9092, None), SimClock()) == 0
+        assert await store.children(znodes.BROKERS) == ["1"]
+
+    run(story(), seed=seed)
+
+
+def test_what_an_earlier_session_left_is_waited_out_and_a_living_broker_is_not() -> None:
+    async def story() -> None:
+        ensemble, clock, place = SimZooKeeper(1), SimClock(), Place(1, "here", 9092, None)
+        first = await ensemble.connect("first")
+        await found_cluster(first, SeededEntropy(1))
+        await register_broker(first, place, clock)
+        second = await ensemble.connect("second")
+        with pytest.raises(Failure, match="id 1 is already running"):
+            await register_broker(second, place, clock, patience_s=6.0)
+        ensemble.cut("first")
+        assert await register_broker(second, place, clock, patience_s=6.0) == 1
+
+    run(story(), seed=1)
+
+
+def test_a_broker_lost_nothing_only_if_it_can_show_its_last_epoch() -> None:
+    async def start(ensemble: SimZooKeeper, kept_epoch: int | None) -> tuple[int, int]:
+        store = await ensemble.connect("broker")
+        await found_cluster(store, SeededEntropy(1))
+        await register_broker(store, Place(1, "here", 9092, None), SimClock(), kept_epoch=kept_epoch)
+        found = znodes.decode_registration(1, (await store.get(znodes.broker_path(1)))[0])
+        await store.close()
+        return found.epoch, found.unbroken_since
+
+    async def story() -> None:
+        ensemble = SimZooKeeper(1)
+        assert await start(ensemble, None) == (0, 0)
+        assert await start(ensemble, 0) == (1, 0)
+        assert await start(ensemble, 1) == (2, 0)
+        assert await start(ensemble, None) == (3, 3)
+        assert await start(ensemble, 1) == (4, 4), "a marker of an earlier stop proves nothing"
+        assert await start(ensemble, 4) == (5, 4)
+
+    run(story(), seed=1)

@@ -83,3 +83,15 @@ def test_only_a_clean_stop_is_remembered_as_one_and_only_once() -> None:
     assert folder.was_clean
     folder.close()
     assert not opened(disk).was_clean
+
+
+def test_a_clean_stop_tells_the_epoch_it_ended() -> None:
+    disk = SimDisk()
+    claimed(disk)
+    disk._locks.clear()
+    mark_clean(disk, PATH, 12)
+    folder = opened(disk)
+    assert folder.clean_epoch == 12
+    folder.close()
+    again = opened(disk)
+    assert again.clean_epoch is None

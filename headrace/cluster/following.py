@@ -1,0 +1,211 @@
+"""A broker follows the store: it reads everything once, watches all of it, and reads again what a watch names.
+
+Every broker of a cluster runs this, the controller's too; nobody sends metadata from broker to broker. What was read
+goes into the view through `ClusterView.merge`, so it may come later than what the controller or a leader of this
+broker has told of its own writes: the newer state stays.
+
+A topic or broker is gone only when its own node was read and was not there, and only if the view still shows what it
+showed when that was asked; a list of children, which may be older than a write of our own, proves nothing. For a topic
+this matters: its partitions' files are removed with it.
+
+A watch fires once and says nothing, so each read sets the next one. When the connection was away, watches may have
+been missed: everything watched is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from headrace.cluster import znodes
+from headrace.cluster.store import NoNode, SessionState, Store
+from headrace.cluster.view import ClusterView
+from headrace.model.image import NO_CONTROLLER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundTopic:
+    stored: znodes.StoredTopic
+    version: int
+    shown_id: uuid.UUID | None  # of the topic that the view showed under this name when it was asked
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What one round has read."""
+
+    controller: int | None = None
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    brokers_gone: dict[int, int] = field(default_factory=dict)  # id -> the epoch that the view showed
+    topics: dict[str, _FoundTopic] = field(default_factory=dict)
+    topics_gone: dict[str, uuid.UUID] = field(default_factory=dict)  # name -> the id that the view showed
+    partitions: dict[uuid.UUID, dict[int, PartitionImage]] = field(default_factory=dict)
+    settings: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
+
+
+class Following:
+    """`begin` once; then `run` until cancelled, or until SessionLost."""
+
+    def __init__(self, store: Store, view: ClusterView) -> None:
+        self._store = store
+        self._view = view
+        self._watched: set[str] = set()
+        self._changed: set[str] = set()
+        self._wake = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Returns when the view shows what is stored now."""
+        self._store.on_session(self._on_session)
+        await self._store.sync()
+        cluster_id = znodes.decode_cluster_id((await self._store.get(znodes.CLUSTER_ID))[0])
+        everything = {znodes.CONTROLLER, znodes.BROKERS, znodes.BROKER_SETTINGS, znodes.TOPICS}
+        await self._look(everything, cluster_id)
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            changed, self._changed = self._changed, set()
+            await self._look(changed, self._view.image.cluster_id)
+
+    def _on_watch(self, path: str) -> None:
+        self._watched.discard(path)
+        self._changed.add(path)
+        self._wake.set()
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            for path in list(self._watched):
+                self._on_watch(path)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def _look(self, paths: Iterable[str], cluster_id: str) -> None:
+        findings = _Findings()
+        await asyncio.gather(*(self._read(path, findings) for path in paths))
+        image = _applied(self._view.image, findings)
+        self._view.merge(replace(image, cluster_id=cluster_id))
+
+    async def _read(self, path: str, findings: _Findings) -> None:
+        if path == znodes.CONTROLLER:
+            await self._read_controller(findings)
+        elif path == znodes.BROKERS:
+            numbers = {int(name) for name in await self._children(path)}
+            unwatched = {number for number in numbers if znodes.broker_path(number) not in self._watched}
+            missing = self._view.image.brokers.keys() - numbers
+            await asyncio.gather(*(self._read_broker(number, findings) for number in unwatched | missing))
+        elif path == znodes.BROKER_SETTINGS:
+            nodes = [f"{path}/{name}" for name in await self._children(path)]
+            await asyncio.gather(*(self._read_settings(node, findings) for node in nodes if node not in self._watched))
+        elif path == znodes.TOPICS:
+            names = set(await self._children(path))
+            fresh = {name for name in names if znodes.topic_path(name) not in self._watched}
+            absent = self._view.image.topics.keys() - names
+            await asyncio.gather(*(self._read_topic(name, findings) for name in fresh | absent))
+        elif path.startswith(f"{znodes.PARTITIONS}/"):
+            await self._read_partition(path, findings)
+        elif path.startswith(f"{znodes.TOPICS}/"):
+            await self._read_topic(path.rpartition("/")[2], findings)
+        elif path.startswith(f"{znodes.BROKERS}/"):
+            await self._read_broker(int(path.rpartition("/")[2]), findings)
+        else:
+            await self._read_settings(path, findings)
+
+    async def _children(self, path: str) -> list[str]:
+        self._watched.add(path)  # before it is asked: the watch may fire before the answer is looked at
+        return await self._store.children(path, self._on_watch)
+
+    async def _get(self, path: str) -> tuple[bytes, int] | None:
+        """Data and version; None if the node is not there, and then nothing watches it."""
+        self._watched.add(path)
+        try:
+            data, stat = await self._store.get(path, self._on_watch)
+        except NoNode:
+            self._watched.discard(path)
+            return None
+        return data, stat.version
+
+    async def _read_controller(self, findings: _Findings) -> None:
+        self._watched.add(znodes.CONTROLLER)
+        findings.controller = NO_CONTROLLER
+        if await self._store.exists(znodes.CONTROLLER, self._on_watch) is not None:
+            found = await self._get(znodes.CONTROLLER)
+            if found is not None:
+                findings.controller = znodes.decode_controller(found[0])
+
+    async def _read_broker(self, number: int, findings: _Findings) -> None:
+        known = self._view.image.brokers.get(number)
+        found = await self._get(znodes.broker_path(number))
+        if found is not None:
+            alive = znodes.decode_registration(number, found[0])
+            findings.brokers[number] = BrokerImage(
+                number, alive.host, alive.port, alive.rack, alive.epoch, alive.unbroken_since
+            )
+        elif known is not None:
+            findings.brokers_gone[number] = known.epoch
+
+    async def _read_settings(self, path: str, findings: _Findings) -> None:
+        found = await self._get(path)
+        if found is not None:
+            broker = znodes.broker_of_settings(path.rpartition("/")[2])
+            findings.settings[broker] = znodes.decode_settings(path, found[0]), found[1]
+
+    async def _read_topic(self, name: str, findings: _Findings) -> None:
+        known = self._view.image.topics.get(name)
+        found = await self._get(znodes.topic_path(name))
+        if found is None:
+            if known is not None:
+                findings.topics_gone[name] = known.id
+            return
+        topic = znodes.decode_topic(name, found[0])
+        paths = [znodes.partition_path(topic.id, index) for index in range(topic.partitions)]
+        await asyncio.gather(*(self._read_partition(path, findings) for path in paths if path not in self._watched))
+        findings.topics[name] = _FoundTopic(topic, found[1], None if known is None else known.id)
+
+    async def _read_partition(self, path: str, findings: _Findings) -> None:
+        found = await self._get(path)
+        if found is not None:
+            topic_id, index = znodes.place_of(path)
+            state = znodes.decode_partition(path, found[0])
+            findings.partitions.setdefault(topic_id, {})[index] = znodes.image_of(index, state, found[1])
+
+
+# --- from what was read to an image ---------------------------------------------------------------------------------
+
+
+def _applied(image: ClusterImage, findings: _Findings) -> ClusterImage:
+    """What was read, put over the image of now; where the two differ in age, the view's merge decides."""
+    brokers = {**image.brokers, **findings.brokers}
+    for number, epoch in findings.brokers_gone.items():
+        if number in image.brokers and image.brokers[number].epoch == epoch:
+            del brokers[number]
+    controller = image.controller_id if findings.controller is None else findings.controller
+    changed = replace(image, brokers=dict(sorted(brokers.items())), controller_id=controller)
+    for broker, (settings, version) in findings.settings.items():
+        changed = changed.with_broker_settings(broker, settings, version)
+    for name, topic_id in findings.topics_gone.items():
+        if name in image.topics and image.topics[name].id == topic_id:
+            changed = changed.without_topic(name)
+    return changed.with_topics(_changed_topics(image, findings))
+
+
+def _changed_topics(image: ClusterImage, findings: _Findings) -> list[TopicImage]:
+    topics: list[TopicImage] = []
+    for name, found in findings.topics.items():
+        known, stored = image.topics.get(name), found.stored
+        known_id = None if known is None else known.id
+        if known_id not in (stored.id, found.shown_id):
+            continue  # it was deleted or made again meanwhile; the watch on what was read will fire
+        states = {} if known is None or known_id != stored.id else {p.index: p for p in known.partitions}
+        states |= findings.partitions.pop(stored.id, {})
+        if len(states) >= stored.partitions:  # else it is being deleted, and the watch will say so
+            partitions = tuple(states[index] for index in sorted(states))
+            topics.append(TopicImage(name, stored.id, partitions, stored.settings, found.version))
+    for topic_id, states in findings.partitions.items():
+        known = image.topics_by_id.get(topic_id)
+        if known is not None:
+            partitions = tuple(states.get(partition.index, partition) for partition in known.partitions)
+            topics.append(replace(known, partitions=partitions))
+    return topics
