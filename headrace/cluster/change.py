@@ -8,8 +8,8 @@ ones that built on it fail in the store, and those that did not are as good as b
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from headrace.cluster import znodes
@@ -17,6 +17,7 @@ from headrace.cluster.store import MAX_BYTES, Create, Operation, Set, size_of
 from headrace.model.image import ClusterImage, PartitionImage
 
 T = TypeVar("T")
+State = tuple[str, PartitionImage]  # of a partition of this topic
 
 _FENCE_BYTES = 1024  # room that the controller needs in every multi for its own check
 
@@ -27,6 +28,9 @@ class Change(Generic[T]):
     delta: Callable[[ClusterImage], ClusterImage]
     result: T
     leaves_rubbish: bool = False  # nodes that nobody reads any more are to be swept afterwards
+
+
+Plan = Callable[[ClusterImage, int], Change[T]]  # from the newest image and the controller's epoch; or KafkaError
 
 
 def in_multis(operations: Iterable[Operation]) -> list[list[Operation]]:
@@ -41,6 +45,44 @@ def in_multis(operations: Iterable[Operation]) -> list[list[Operation]]:
         multis[-1].append(operation)
         room -= size
     return multis
+
+
+def in_groups(image: ClusterImage, states: Iterable[State]) -> Iterator[list[State]]:
+    """Next states of partitions, as many at a time as one multi can carry."""
+    group: list[State] = []
+    room = MAX_BYTES - _FENCE_BYTES
+    for topic, state in states:
+        size = size_of(set_partition(image.topics[topic].id, state, 0))
+        if size > room:
+            yield group
+            group, room = [], MAX_BYTES - _FENCE_BYTES
+        group.append((topic, state))
+        room -= size
+    if group:
+        yield group
+
+
+def change_partition(
+    image: ClusterImage, topic: str, state: PartitionImage, controller_epoch: int
+) -> Change[PartitionImage]:
+    """The next state of one partition, with the version of the state it follows."""
+    change = change_partitions(image, [(topic, state)], controller_epoch)
+    return Change(change.steps, change.delta, replace(state, version=state.version + 1))
+
+
+def change_partitions(image: ClusterImage, states: Iterable[State], controller_epoch: int) -> Change[None]:
+    """The same for many, by topic, in one multi."""
+    by_topic: dict[uuid.UUID, list[PartitionImage]] = {}
+    for topic, state in states:
+        by_topic.setdefault(image.topics[topic].id, []).append(replace(state, version=state.version + 1))
+    step = [set_partition(topic_id, state, controller_epoch) for topic_id in by_topic for state in by_topic[topic_id]]
+
+    def delta(image: ClusterImage) -> ClusterImage:
+        for topic_id, changed in by_topic.items():
+            image = image.with_partitions(topic_id, changed)
+        return image
+
+    return Change([step], delta, None)
 
 
 def create_partition(topic_id: uuid.UUID, partition: PartitionImage, controller_epoch: int) -> Operation:

@@ -1,12 +1,13 @@
 """The controller: the one broker that changes the cluster's metadata.
 
-It takes office with one multi that creates the ephemeral `/controller` and raises `/controller_epoch`; every write
-after that checks the version it left there, so a controller that was replaced without noticing can change nothing.
+Every broker has one of these and stands for the office (`cluster/office.py`); the one that has it answers requests and
+tends the partitions (`cluster/tending.py`). Every write checks the controller epoch.
 
-A request is planned in the call itself, against `_planned`: the published image plus the changes that are being
+A request is planned in the call itself, against `planned`: the published image plus the changes that are being
 written. So the order of calls is the order of effects, and a handler need not wait for one topic before asking for
-the next. `run` writes what was planned, many changes at a time, publishes each to the view when it is durable, and only
-then answers. A change that fails drops out of `_planned` (see `cluster/change.py` for why that is safe).
+the next. What was planned is written, many changes at a time, merged into the view when it is durable, and only then
+answered. A change that fails drops out of `planned` (see `cluster/change.py` for why that is safe); if it failed
+because somebody else wrote to a partition meanwhile, that partition is read again and the change planned anew.
 """
 
 from __future__ import annotations
@@ -14,48 +15,67 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from headrace.cluster import election, setting_changes, topic_changes, znodes
-from headrace.cluster.change import Change, in_multis, set_partition
+from headrace.cluster import office, setting_changes, topic_changes, znodes
+from headrace.cluster.change import Change, Plan, change_partitions, in_groups, in_multis
+from headrace.cluster.partition_requests import known_partition, preferred_election
+from headrace.cluster.recovery import LogEnds, Recovery
 from headrace.cluster.setting_changes import Resource, SettingChange
 from headrace.cluster.store import (
     BadVersion,
     Check,
-    Create,
-    Delete,
+    ConnectionLost,
     NodeExists,
+    NoNode,
     Operation,
     SessionLost,
-    Set,
     Store,
     StoreError,
     StoreFull,
 )
+from headrace.cluster.tending import Tending, needed
 from headrace.cluster.topic_changes import NewTopic, TopicDefaults
 from headrace.cluster.view import ClusterView, read_image
-from headrace.model import topic_config
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
 from headrace.model.names import collision_key
 from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_UNCLEAN = topic_config.BY_NAME["unclean.leader.election.enable"]
-_Asked = tuple[Change[Any], "asyncio.Future[Any]"]
+_TRIES = 8  # of a change that others overtook
+
+
+@dataclass(slots=True)
+class _Asked:
+    plan: Plan[Any]
+    change: Change[Any]
+    answer: asyncio.Future[Any]
+    tries: int = 1
 
 
 class Controller:
-    """`take_office` once, then `run` for as long as the broker lives; requests in between."""
+    """`take_office` where this broker is alone; `run` for as long as the session lives; requests in between."""
 
     def __init__(
-        self, store: Store, view: ClusterView, broker_id: int, defaults: TopicDefaults, entropy: Entropy
+        self,
+        store: Store,
+        view: ClusterView,
+        broker_id: int,
+        defaults: TopicDefaults,
+        entropy: Entropy,
+        clock: Clock,
+        *,
+        log_ends: LogEnds | None = None,
     ) -> None:
+        """`log_ends` asks other brokers how long their logs are; one that stands alone needs none."""
         self._store = store
         self._view = view
         self._broker_id = broker_id
@@ -67,6 +87,18 @@ class Controller:
         self._queue: list[_Asked] = []
         self._unsettled: list[_Asked] = []  # taken from the queue, being written
         self._queued = asyncio.Event()
+        self._publishing = False
+        self.recovery = Recovery(log_ends)
+        self._tending = Tending(self, self.recovery, clock, defaults.settings)
+        view.subscribe(self._on_image)
+
+    @property
+    def in_office(self) -> bool:
+        return self._epoch is not None
+
+    @property
+    def planned(self) -> ClusterImage:
+        return self._planned
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -81,16 +113,17 @@ class Controller:
                 )
             return change
 
-        return self._submit(plan, validate_only)
+        return self.submit(plan, validate_only=validate_only)
 
     def delete_topic(self, name: str) -> asyncio.Future[TopicImage]:
-        return self._submit(lambda image, _: topic_changes.delete_topic(image, name), False)
+        return self.submit(lambda image, _: topic_changes.delete_topic(image, name))
 
     def add_partitions(
         self, name: str, total: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
     ) -> asyncio.Future[TopicImage]:
-        return self._submit(
-            lambda image, epoch: topic_changes.add_partitions(image, name, total, assignments, epoch), validate_only
+        return self.submit(
+            lambda image, epoch: topic_changes.add_partitions(image, name, total, assignments, epoch),
+            validate_only=validate_only,
         )
 
     def alter_settings(
@@ -103,26 +136,25 @@ class Controller:
         validate_only: bool = False,
     ) -> asyncio.Future[Mapping[str, str]]:
         """The settings after the change. `name` of a broker may be "": all brokers."""
-        return self._submit(
+        return self.submit(
             lambda image, _: setting_changes.alter_settings(image, resource, name, changes, replace_all=replace_all),
-            validate_only,
+            validate_only=validate_only,
         )
 
     def elect_leader(self, topic: str, index: int, *, unclean: bool = False) -> asyncio.Future[PartitionImage]:
-        """The preferred replica leads again; or, with `unclean`, any live one where there is no leader."""
+        """The preferred replica leads again; or, with `unclean`, the longest log where nobody leads."""
+        if unclean:
+            return asyncio.ensure_future(self._elect_unclean(topic, index))
+        return self.submit(lambda image, epoch: preferred_election(image, topic, index, epoch))
 
-        def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:
-            partition = image.partition(topic, index)
-            if partition is None:
-                raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}")
-            elected = _asked_election(topic, partition, _alive(image), unclean)
-            return Change(
-                [[set_partition(image.topics[topic].id, elected, epoch)]],
-                lambda image: image.with_topics([_with_partition(image.topics[topic], elected)]),
-                elected,
-            )
-
-        return self._submit(plan, False)
+    async def _elect_unclean(self, topic: str, index: int) -> PartitionImage:
+        known_partition(self._planned, topic, index)
+        ends = (await self.recovery.ends(self._planned, [(topic, index)]))[topic, index]
+        elected = await self.submit(
+            lambda image, epoch: self.recovery.plan(image, (topic, index), ends, epoch, unclean=True)
+        )
+        self.recovery.tell(topic, elected, ends)
+        return elected
 
     async def allocate_producer_ids(self, count: int = 1000) -> range:
         """Ids that nobody was ever given, also after a crash. Any broker may do this, in office or not."""
@@ -137,7 +169,8 @@ class Controller:
                 raise _as_kafka_error(error) from error
             return range(first, first + count)
 
-    def _submit(self, plan: Callable[[ClusterImage, int], Change[T]], validate_only: bool) -> asyncio.Future[T]:
+    def submit(self, plan: Plan[T], *, validate_only: bool = False) -> asyncio.Future[T]:
+        """Plan a change now, and have it written; the answer comes when it is durable."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
             if self._epoch is None:
@@ -149,10 +182,13 @@ class Controller:
         if validate_only:
             answer.set_result(change.result)
             return answer
-        self._plan_on(change)
-        self._queue.append((change, answer))
-        self._queued.set()
+        self._enqueue(_Asked(plan, change, answer))
         return answer
+
+    def _enqueue(self, asked: _Asked) -> None:
+        self._plan_on(asked.change)
+        self._queue.append(asked)
+        self._queued.set()
 
     def _plan_on(self, change: Change[Any]) -> None:
         before, self._planned = self._planned, change.delta(self._planned)
@@ -165,31 +201,26 @@ class Controller:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def _write_queue(self) -> None:
         """Write what is asked for until cancelled. Raises StoreError when the office is lost."""
-        try:
-            while True:
-                await self._queued.wait()
-                self._queued.clear()
-                self._unsettled, self._queue = self._queue, []
-                await self._write(list(self._unsettled))
-        finally:
-            self._epoch = None
-            lost = KafkaError(ErrorCode.not_controller, f"broker {self._broker_id} is no longer the controller")
-            for _, answer in (*self._unsettled, *self._queue):
-                _refuse(answer, lost)
+        while True:
+            await self._queued.wait()
+            self._queued.clear()
+            self._unsettled, self._queue = self._queue, []
+            await self._write(list(self._unsettled))
 
     async def _write(self, batch: list[_Asked]) -> None:
         """Neighbours of one step each go to the store together; a change of several steps goes alone."""
-        for single, neighbours in itertools.groupby(batch, key=lambda asked: len(asked[0].steps) == 1):
+        for single, neighbours in itertools.groupby(batch, key=lambda asked: len(asked.change.steps) == 1):
             for group in [list(neighbours)] if single else [[asked] for asked in neighbours]:
-                writes = [self._write_steps(change) for change, _ in group]
-                outcomes = await asyncio.gather(*writes, return_exceptions=True)
-                for (change, answer), outcome in zip(group, outcomes, strict=True):
+                outcomes = await asyncio.gather(
+                    *(self._write_steps(asked.change) for asked in group), return_exceptions=True
+                )
+                for asked, outcome in zip(group, outcomes, strict=True):
                     self._unsettled.pop(0)
-                    self._settle(change, answer, outcome)
-                self._stop_if_lost(outcomes)
-                if any(change.leaves_rubbish for change, _ in group) or (not single and outcomes != [None]):
+                    await self._settle(asked, outcome)
+                _stop_if_lost(outcomes)
+                if any(asked.change.leaves_rubbish for asked in group) or (not single and outcomes != [None]):
                     with suppress(StoreFull):
                         await self._sweep()
 
@@ -201,115 +232,140 @@ class Controller:
         assert self._epoch is not None
         return [Check(znodes.CONTROLLER_EPOCH, self._epoch), *operations]
 
-    def _settle(self, change: Change[T], answer: asyncio.Future[T], outcome: BaseException | None) -> None:
+    async def _settle(self, asked: _Asked, outcome: BaseException | None) -> None:
         if outcome is None:
-            # Often nothing else is being written, and the planned image is the one to publish.
-            alone = not self._unsettled and not self._queue
-            self._view.publish(self._planned if alone else change.delta(self._view.image))
-            if not answer.done():
-                answer.set_result(change.result)
+            self._merge(asked.change.delta(self._view.image))
+            if not asked.answer.done():
+                asked.answer.set_result(asked.change.result)
+            return
+        self._replan()
+        if _was_overtaken(outcome) and asked.tries < _TRIES:
+            await self._read_again(outcome)
+            self._plan_again(asked)
         else:
-            _refuse(answer, _as_kafka_error(outcome) if isinstance(outcome, StoreError) else outcome)
+            _refuse(asked.answer, _as_kafka_error(outcome) if isinstance(outcome, StoreError) else outcome)
+
+    def _merge(self, image: ClusterImage) -> None:
+        """Publish a change of our own, which `planned` knows already."""
+        self._publishing = True
+        self._view.merge(image)
+        self._publishing = False
+
+    def _plan_again(self, asked: _Asked) -> None:
+        assert self._epoch is not None
+        try:
+            change = asked.plan(self._planned, self._epoch)
+        except KafkaError as error:
+            _refuse(asked.answer, error)
+        else:
+            self._enqueue(_Asked(asked.plan, change, asked.answer, asked.tries + 1))
+
+    async def _read_again(self, overtaken: BaseException) -> None:
+        """The partition that another wrote to, as it is stored now."""
+        assert isinstance(overtaken, StoreError)
+        folder, index = overtaken.path.rsplit("/", 2)[1:]
+        try:
+            data, stat = await self._store.get(overtaken.path)
+        except NoNode:
+            return
+        state = znodes.decode_partition(overtaken.path, data)
+        topic_id = uuid.UUID(folder)
+        self._view.merge(self._view.image.with_partitions(topic_id, [znodes.image_of(int(index), state, stat.version)]))
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if not self._publishing:
             self._replan()
+        if self._epoch is not None:
+            self._tending.look(old, new)
 
     def _replan(self) -> None:
-        """Without a change that failed: what is published, and what is still being written on top of it."""
-        self._planned = self._view.image
-        self._names = {collision_key(name): name for name in self._planned.topics}
-        for change, _ in (*self._unsettled, *self._queue):
-            with suppress(KeyError):  # it built on the one that failed, and will fail in the store
-                self._plan_on(change)
-
-    def _stop_if_lost(self, outcomes: Sequence[BaseException | None]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, SessionLost) or (
-                isinstance(outcome, BadVersion) and outcome.path == znodes.CONTROLLER_EPOCH
-            ):
-                raise outcome
+        """What is published, and what is still being written on top of it."""
+        before, self._planned = self._planned, self._view.image
+        pending = [*self._unsettled, *self._queue]
+        if pending or before.topics.keys() != self._planned.topics.keys():
+            self._names = {collision_key(name): name for name in self._planned.topics}
+        for asked in pending:
+            self._plan_on(asked.change)
 
     # --- office ----------------------------------------------------------------------------------------------------
 
+    async def run(self) -> None:
+        """Stand for the office, work in it, and stand again when it is lost; until cancelled. Raises SessionLost."""
+        while True:
+            try:
+                if self._epoch is None:
+                    await self.take_office()
+                await self._work()
+            except (NodeExists, BadVersion, ConnectionLost) as error:
+                logger.info("broker %d is not the controller: %s", self._broker_id, error)
+            finally:
+                self._leave_office()
+            await office.vacancy(self._store)
+
+    async def _work(self) -> None:
+        parts = [asyncio.ensure_future(self._write_queue()), asyncio.ensure_future(self._tending.run())]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
     async def take_office(self) -> None:
-        """Become the controller, give every partition a leader, publish the cluster. NodeExists: another one is."""
-        _, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
-        me = znodes.encode_controller(self._broker_id)
-        await self._store.multi(
-            [Create(znodes.CONTROLLER, me, ephemeral=True), Set(znodes.CONTROLLER_EPOCH, me, stat.version)]
-        )
-        self._epoch = stat.version + 1
-        image = await read_image(self._store)
-        elected = _needed_elections(image)
-        operations = [
-            set_partition(topic.id, partition, self._epoch) for topic, partitions in elected for partition in partitions
-        ]
-        for step in in_multis(operations):
-            await self._store.multi(self._fenced(step))
-        image = image.with_topics(_with_partition(topic, *partitions) for topic, partitions in elected)
-        self._view.publish(image)
-        self._replan()
+        """Become the controller, and give every partition a leader. NodeExists or BadVersion: another one is."""
+        epoch = await office.claim(self._store, self._broker_id)
+        if not self._view.image.cluster_id:  # nobody follows the store for a broker that stands alone
+            self._view.publish(await read_image(self._store))
+        self._view.merge(replace(self._view.image, controller_id=self._broker_id))
+        self._epoch = epoch
+        logger.info("broker %d is the controller, epoch %d", self._broker_id, epoch)
+        image = self._view.image
+        for group in in_groups(image, needed(image, image.topics, self._defaults.settings)):
+            change = change_partitions(image, group, epoch)
+            try:
+                await self._write_steps(change)
+            except BadVersion as error:
+                if not _was_overtaken(error):
+                    raise
+            else:
+                self._view.merge(change.delta(self._view.image))
+        self._tending.look(ClusterImage("", -1), self._view.image)  # what is left, and what others overtook
         await self._sweep()
 
+    def _leave_office(self) -> None:
+        self._epoch = None
+        gone = KafkaError(ErrorCode.not_controller, f"broker {self._broker_id} is no longer the controller")
+        for asked in (*self._unsettled, *self._queue):
+            _refuse(asked.answer, gone)
+        self._unsettled, self._queue = [], []
+        self._replan()
+
     async def _sweep(self) -> None:
-        """Remove partition states that no topic names: what a crash between two steps, or a large topic, left."""
-        topics = {topic.id.hex: topic for topic in self._view.image.topics.values()}
-        rubbish: list[Operation] = []
-        for folder in await self._store.children(znodes.PARTITIONS):
-            topic = topics.get(folder)
-            path = f"{znodes.PARTITIONS}/{folder}"
-            kept = 0 if topic is None else len(topic.partitions)
-            rubbish += [Delete(f"{path}/{at}") for at in await self._store.children(path) if int(at) >= kept]
-            if topic is None:
-                rubbish.append(Delete(path))
-        for step in in_multis(rubbish) if rubbish else ():
+        found = await office.rubbish(self._store)
+        for step in in_multis(found) if found else ():
             await self._store.multi(self._fenced(step))
 
 
-def _alive(image: ClusterImage) -> election.Alive:
-    return {broker.id: broker.epoch for broker in image.brokers.values()}
+def _stop_if_lost(outcomes: Sequence[BaseException | None]) -> None:
+    for outcome in outcomes:
+        if isinstance(outcome, SessionLost | ConnectionLost) or (
+            isinstance(outcome, BadVersion) and outcome.path == znodes.CONTROLLER_EPOCH
+        ):
+            raise outcome
 
 
-def _needed_elections(image: ClusterImage) -> list[tuple[TopicImage, list[PartitionImage]]]:
-    """Every partition whose leader is gone or was restarted, in its next state, by topic."""
-    alive = _alive(image)
-    needed: list[tuple[TopicImage, list[PartitionImage]]] = []
-    for topic in image.topics.values():
-        candidates = [partition for partition in topic.partitions if election.needs_leader(partition, alive)]
-        if candidates:
-            unclean = topic_config.value_in_force(_UNCLEAN, topic.settings, image.broker_settings.get("", {}))
-            states = (election.elect(partition, alive, unclean=unclean) for partition in candidates)
-            changed = [replace(state, version=state.version + 1) for state in states if state is not None]
-            if changed:
-                needed.append((topic, changed))
-    return needed
-
-
-def _asked_election(topic: str, partition: PartitionImage, alive: election.Alive, unclean: bool) -> PartitionImage:
-    """The state after an election that a client asks for."""
-    here = f"{topic}-{partition.index}"
-    leads = not election.needs_leader(partition, alive)
-    if leads and (unclean or partition.leader == partition.replicas[0]):
-        raise KafkaError(ErrorCode.election_not_needed, f"{here} is led by broker {partition.leader} as it should be")
-    if unclean:
-        elected = election.elect(partition, alive, unclean=True)
-        code = ErrorCode.eligible_leaders_not_available
-    else:
-        elected = election.elect_preferred(partition, alive)
-        code = ErrorCode.preferred_leader_not_available
-    if elected is None:
-        raise KafkaError(code, f"no replica of {here} that may lead is alive and in sync")
-    return replace(elected, version=partition.version + 1)
-
-
-def _with_partition(topic: TopicImage, *changed: PartitionImage) -> TopicImage:
-    partitions = list(topic.partitions)
-    for partition in changed:
-        partitions[partition.index] = partition
-    return replace(topic, partitions=tuple(partitions))
+def _was_overtaken(outcome: BaseException) -> bool:
+    """Somebody, most likely its leader, wrote to a partition in between."""
+    return isinstance(outcome, BadVersion) and outcome.path.startswith(f"{znodes.PARTITIONS}/")
 
 
 def _as_kafka_error(error: StoreError) -> KafkaError:
     if isinstance(error, StoreFull):
         return KafkaError(ErrorCode.kafka_storage_error, str(error))
+    if isinstance(error, ConnectionLost):
+        return KafkaError(ErrorCode.request_timed_out, f"whether this was done is not known: {error}")
     if isinstance(error, SessionLost) or error.path == znodes.CONTROLLER_EPOCH:
         return KafkaError(ErrorCode.not_controller, str(error))
     if isinstance(error, NodeExists) and error.path.startswith(znodes.TOPICS + "/"):

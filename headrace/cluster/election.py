@@ -1,68 +1,185 @@
-"""Who leads a partition. Pure: from the state as stored and who is alive to the next state, or to none.
+"""Who is in sync, who may lead, and who leads a partition. Pure: from the state as stored and who is alive to the next.
 
-The in-sync replicas have every acknowledged record, so a leader comes from them. Members that went on living since
-they were in sync come first; one that was restarted meanwhile leads only if none of those is there, and drops out of
-the in-sync set otherwise, because what it had not written to disk may be gone.
+Two rules carry everything else:
+
+- Nothing is committed without every member of the stored ISR, and nothing at all while the ISR has fewer members than
+  `Terms.enough_for` asks for or while there are eligible leader replicas (ELR, KIP-966).
+- Therefore every member of the ISR has all that was committed; and so has a member that leaves an ISR which then is too
+  small, for as long as the ISR stays too small. Those are kept as the ELR.
+
+Both hold for a start of a broker, not for its number: a process that died may have lost what it had not yet written to
+disk. So an entry is (broker, broker epoch), and it is trusted while the broker is alive and has lost nothing since that
+epoch (`BrokerImage.unbroken_since`). On topics that sync before they acknowledge, a crash loses nothing committed.
+
+Order of election: ISR, then trusted ELR. When nobody can be trusted any more, `last_known` names those who were; once
+all of them are back, or where unclean elections are allowed, the longest log leads (`recover`): the controller asks
+the replicas for it. Callers: the controller, and leaders through `isr_writes`. A next state still has the version of
+the one it follows; who writes it raises that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from headrace.model.image import NO_LEADER, PartitionImage
+from headrace.model import topic_config
+from headrace.model.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 
-Alive = Mapping[int, int]  # broker id -> broker epoch
+_MIN_ISR = topic_config.BY_NAME["min.insync.replicas"]
+_FLUSH = topic_config.BY_NAME["headrace.flush"]
+_UNCLEAN = topic_config.BY_NAME["unclean.leader.election.enable"]
+
+Alive = Mapping[int, BrokerImage]
+Entry = tuple[int, int]  # a broker and the epoch of its start that is meant
+LogEnd = tuple[int, int]  # the last leader epoch in a log, and where the log ends: longer logs compare greater
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings of a topic say about elections."""
+
+    min_isr: int = 1
+    synced: bool = False  # headrace.flush=fsync: what is committed is on the disks of the ISR
+    unclean: bool = False  # may a replica lead that may lack committed records
+
+    def enough_for(self, partition: PartitionImage) -> int:
+        """In-sync replicas without which nothing is committed; never more than the partition is to have."""
+        return min(self.min_isr, max(1, len(partition.replicas) - len(partition.adding)))
+
+
+def terms_of(topic: TopicImage, image: ClusterImage, broker_settings: Mapping[str, str]) -> Terms:
+    """`broker_settings` are those of the file that the asking broker was started with."""
+    broker = {**broker_settings, **image.broker_settings.get("", {})}
+    return Terms(
+        topic_config.value_in_force(_MIN_ISR, topic.settings, broker),
+        topic_config.value_in_force(_FLUSH, topic.settings, broker) == "fsync",
+        topic_config.value_in_force(_UNCLEAN, topic.settings, broker),
+    )
 
 
 def needs_leader(partition: PartitionImage, alive: Alive) -> bool:
     """There is no leader, or it is not the same start of that broker that was elected."""
-    return partition.leader == NO_LEADER or alive.get(partition.leader) != _epoch_of(partition, partition.leader)
+    return not any(entry[0] == partition.leader and _lives_on(entry, alive) for entry in entries(partition))
 
 
-def elect(partition: PartitionImage, alive: Alive, *, unclean: bool = False) -> PartitionImage | None:
-    """The state after an election, None if it would change nothing.
+def settled(partition: PartitionImage, alive: Alive, terms: Terms) -> PartitionImage:
+    """The state that these brokers give rise to; the very same if nothing changes.
 
-    `unclean` lets a replica lead that may lack acknowledged records, when no in-sync one is alive.
+    Members that died or were started again leave the ISR at once. The leader changes only if it is one of them, and
+    the leader epoch rises with it.
     """
-    unbroken = [
-        broker
-        for broker in partition.replicas
-        if broker in partition.isr and broker in alive and alive[broker] == _epoch_of(partition, broker)
-    ]
-    returned = [broker for broker in partition.replicas if broker in partition.isr and broker in alive]
-    others = [broker for broker in partition.replicas if broker in alive] if unclean else []
-    for leader in (*unbroken, *returned, *others):
-        return _led_by(partition, leader, unbroken or [leader], alive)
-    if partition.leader == NO_LEADER:
-        return None
-    return replace(partition, leader=NO_LEADER, leader_epoch=partition.leader_epoch + 1)
+    kept = [entry for entry in entries(partition) if _lives_on(entry, alive)]
+    after = _with_members(partition, kept, alive, terms)
+    if after.leader not in after.isr:
+        after = _led(after, alive, terms)
+    return partition if after == partition else after
 
 
-def elect_preferred(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
+def preferred(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
     """The first replica of the plan leads, if it is alive and in sync; None if it cannot."""
-    preferred = partition.replicas[0]
-    if preferred not in partition.isr or alive.get(preferred) != _epoch_of(partition, preferred):
+    first = partition.replicas[0]
+    if not any(entry[0] == first and _lives_on(entry, alive) for entry in entries(partition)):
         return None
-    return replace(partition, leader=preferred, leader_epoch=partition.leader_epoch + 1)
+    return _next_leader(partition, first)
+
+
+def can_recover(partition: PartitionImage, alive: Alive, *, unclean: bool) -> bool:
+    """Whether a partition that nobody leads may ask for the longest log among its live replicas."""
+    if partition.leader != NO_LEADER or not any(broker in alive for broker in partition.replicas):
+        return False
+    everybody_is_back = not partition.elr and all(broker in alive for broker in partition.last_known)
+    return unclean or (bool(partition.last_known) and everybody_is_back)
+
+
+def recover(
+    partition: PartitionImage, ends: Mapping[int, LogEnd], alive: Alive, *, unclean: bool
+) -> PartitionImage | None:
+    """The replica with the longest log leads; `ends` are the answers. None while one is missing that is needed."""
+    answered = [broker for broker in partition.replicas if broker in ends and broker in alive]
+    if not answered or not (unclean or set(partition.last_known) <= set(answered)):
+        return None
+    longest = max(answered, key=lambda broker: ends[broker])  # the first of equals: the order of the plan
+    risky = not set(partition.last_known) <= set(answered) or bool(partition.elr)
+    state = _with_entries(partition, [(longest, alive[longest].epoch)])
+    state = replace(state, elr=(), last_known=(), recovering=risky)
+    return _next_leader(state, longest)
+
+
+def with_isr(partition: PartitionImage, wanted: Sequence[Entry], terms: Terms) -> PartitionImage:
+    """The state after its leader changed the ISR: who left a set that is now too small may still lead."""
+    after = _with_members(partition, wanted, {}, terms)
+    return replace(after, recovering=partition.recovering and len(after.isr) < 2)
 
 
 def first_state(index: int, replicas: tuple[int, ...], alive: Alive) -> PartitionImage:
     """A new partition: empty, so every live replica is in sync, and the first of them leads."""
     isr = tuple(broker for broker in replicas if broker in alive)
-    epochs = tuple(alive[broker] for broker in isr)
+    epochs = tuple(alive[broker].epoch for broker in isr)
     return PartitionImage(index, replicas, isr, isr[0] if isr else NO_LEADER, 0, 0, epochs)
 
 
-def _led_by(partition: PartitionImage, leader: int, isr: list[int], alive: Alive) -> PartitionImage:
+def entries(partition: PartitionImage) -> list[Entry]:
+    """The ISR as entries."""
+    return list(zip(partition.isr, partition.isr_epochs, strict=True))
+
+
+def _with_members(partition: PartitionImage, kept: Sequence[Entry], alive: Alive, terms: Terms) -> PartitionImage:
+    """With this ISR, and with the ELR and the last known that follow from it."""
+    after = _with_entries(partition, kept)
+    if len(kept) >= terms.enough_for(partition):
+        return replace(after, elr=(), last_known=())
+    present = {broker for broker, _ in kept}
+    left = [entry for entry in entries(partition) if entry[0] not in present]
+    eligible = [
+        entry
+        for entry in dict([*partition.elr, *left]).items()
+        if entry[0] not in present and entry[0] in partition.replicas
+    ]
+    broken = [entry[0] for entry in eligible if not _may_be_whole(entry, alive, partition, terms)]
+    known = [broker for broker in (*partition.last_known, *broken) if broker not in present]
+    known.sort(key=lambda broker: broker != partition.leader)  # the leader first, the others as they came
     return replace(
-        partition,
-        leader=leader,
-        leader_epoch=partition.leader_epoch + 1,
-        isr=tuple(isr),
-        isr_epochs=tuple(alive[broker] for broker in isr),
+        after,
+        elr=tuple(entry for entry in eligible if entry[0] not in broken),
+        last_known=tuple(dict.fromkeys(known)),
     )
 
 
-def _epoch_of(partition: PartitionImage, broker: int) -> int | None:
-    return dict(zip(partition.isr, partition.isr_epochs, strict=True)).get(broker)
+def _led(partition: PartitionImage, alive: Alive, terms: Terms) -> PartitionImage:
+    """With a leader from the ISR; or, if that is empty, from the ELR; or with none."""
+    stays_first = sorted(partition.replicas, key=lambda broker: broker in partition.removing)
+    for broker in stays_first:
+        if broker in partition.isr:
+            return _next_leader(partition, broker)
+    eligible = dict(partition.elr)
+    for broker in stays_first:
+        if broker in eligible and _trusted((broker, eligible[broker]), alive, partition, terms):
+            alone = _with_members(partition, [(broker, alive[broker].epoch)], alive, terms)
+            return _next_leader(alone, broker)
+    return partition if partition.leader == NO_LEADER else _next_leader(partition, NO_LEADER)
+
+
+def _next_leader(partition: PartitionImage, leader: int) -> PartitionImage:
+    return replace(partition, leader=leader, leader_epoch=partition.leader_epoch + 1)
+
+
+def _with_entries(partition: PartitionImage, kept: Collection[Entry]) -> PartitionImage:
+    return replace(partition, isr=tuple(broker for broker, _ in kept), isr_epochs=tuple(epoch for _, epoch in kept))
+
+
+def _lives_on(entry: Entry, alive: Alive) -> bool:
+    """The very start of the broker that is meant is alive."""
+    found = alive.get(entry[0])
+    return found is not None and found.epoch == entry[1]
+
+
+def _trusted(entry: Entry, alive: Alive, partition: PartitionImage, terms: Terms) -> bool:
+    return entry[0] in alive and _may_be_whole(entry, alive, partition, terms)
+
+
+def _may_be_whole(entry: Entry, alive: Alive, partition: PartitionImage, terms: Terms) -> bool:
+    """What this replica had at the epoch of the entry it still has; while it is away, that cannot be denied."""
+    if terms.synced or len(partition.replicas) == 1:  # one replica: there is nobody who could have more
+        return True
+    found = alive.get(entry[0])
+    return found is None or found.unbroken_since <= entry[1]

@@ -67,22 +67,22 @@ def _rack_of(broker: int, racks: Racks) -> str | int:
 def check_manual(assignments: Mapping[int, Sequence[int]], racks: Racks, first: int = 0) -> Plan:
     """A plan that a client made, for partitions from `first` on; KafkaError(INVALID_REPLICA_ASSIGNMENT) if unusable."""
     if sorted(assignments) != list(range(first, first + len(assignments))):
-        raise _unusable(f"partitions must be numbered {first} to {first + len(assignments) - 1} without a gap")
+        raise unusable(f"partitions must be numbered {first} to {first + len(assignments) - 1} without a gap")
     plan: Plan = []
     for index in sorted(assignments):
         replicas = tuple(assignments[index])
         if not replicas:
-            raise _unusable(f"partition {index} has no replica")
+            raise unusable(f"partition {index} has no replica")
         if len(set(replicas)) != len(replicas):
-            raise _unusable(f"partition {index} names a broker twice: {list(replicas)}")
+            raise unusable(f"partition {index} names a broker twice: {list(replicas)}")
         unknown = [broker for broker in replicas if broker not in racks]
         if unknown:
-            raise _unusable(f"partition {index} names broker {unknown[0]}, which is not alive")
+            raise unusable(f"partition {index} names broker {unknown[0]}, which is not alive")
         if plan and len(replicas) != len(plan[0]):
-            raise _unusable(f"partition {index} has {len(replicas)} replicas, others have {len(plan[0])}")
+            raise unusable(f"partition {index} has {len(replicas)} replicas, others have {len(plan[0])}")
         plan.append(replicas)
     return plan
 
 
-def _unusable(why: str) -> KafkaError:
+def unusable(why: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_replica_assignment, f"the replica assignment cannot be used: {why}")

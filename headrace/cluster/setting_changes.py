@@ -61,7 +61,10 @@ def _alter_topic(
     altered = replace(topic, settings=settings, version=topic.version + 1)
 
     def delta(image: ClusterImage) -> ClusterImage:
-        return image.with_topics([replace(image.topics[name], settings=settings, version=altered.version)])
+        now = image.topics_by_id.get(topic.id)
+        if now is None or now.version >= altered.version:
+            return image  # somebody read what is stored before we could tell
+        return image.with_topics([replace(now, settings=settings, version=altered.version)])
 
     return Change([[write_topic(altered)]], delta, settings)
 
@@ -86,7 +89,12 @@ def _alter_broker(
     known_version = image.broker_settings_versions.get(name)
     write: Operation = Create(path, data) if known_version is None else Set(path, data, known_version)
     version = 0 if known_version is None else known_version + 1
-    return Change([[write]], lambda image: image.with_broker_settings(name, settings, version), settings)
+
+    def delta(image: ClusterImage) -> ClusterImage:
+        known = image.broker_settings_versions.get(name, -1)
+        return image if known >= version else image.with_broker_settings(name, settings, version)
+
+    return Change([[write]], delta, settings)
 
 
 def _altered(

@@ -32,8 +32,11 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
+    """What holds where a request or a topic does not say."""
+
     partitions: int
     replication_factor: int
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the file that the broker was started with
 
 
 def create_topic(
@@ -46,14 +49,17 @@ def create_topic(
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
     settings = _checked_settings(new.settings)
     plan = _plan(image, new, defaults)
-    alive = {broker.id: broker.epoch for broker in image.brokers.values()}
-    partitions = tuple(first_state(index, replicas, alive) for index, replicas in enumerate(plan))
+    partitions = tuple(first_state(index, replicas, image.brokers) for index, replicas in enumerate(plan))
     topic = TopicImage(new.name, topic_id, partitions, settings)
     stored = znodes.encode_topic(znodes.StoredTopic(topic_id, len(partitions), settings))
     operations: list[Operation] = [Create(znodes.partitions_path(topic_id))]
     operations += [create_partition(topic_id, partition, controller_epoch) for partition in partitions]
     operations.append(Create(znodes.topic_path(new.name), stored))
-    return Change(in_multis(operations), lambda image: image.with_topics([topic]), topic)
+
+    def delta(image: ClusterImage) -> ClusterImage:
+        return image if topic_id in image.topics_by_id else image.with_topics([topic])
+
+    return Change(in_multis(operations), delta, topic)
 
 
 def _checked_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
@@ -118,14 +124,15 @@ def add_partitions(
                 f"{total - have} partitions are to be added to {name!r}, replicas are given for {len(assignments)}",
             )
         plan = placement.check_manual(dict(enumerate(assignments, start=have)), racks, first=have)
-    alive = {broker.id: broker.epoch for broker in image.brokers.values()}
-    added = tuple(first_state(index, replicas, alive) for index, replicas in enumerate(plan, start=have))
+    added = tuple(first_state(index, replicas, image.brokers) for index, replicas in enumerate(plan, start=have))
     grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
     operations = [create_partition(topic.id, partition, controller_epoch) for partition in added]
     operations.append(write_topic(grown))
 
     def delta(image: ClusterImage) -> ClusterImage:
-        now = image.topics[name]
+        now = image.topics_by_id.get(topic.id)
+        if now is None or now.version >= grown.version:
+            return image  # somebody read what is stored before we could tell
         return image.with_topics([replace(now, partitions=now.partitions + added, version=grown.version)])
 
     return Change(in_multis(operations), delta, grown)
@@ -148,7 +155,11 @@ def delete_topic(image: ClusterImage, name: str) -> Change[TopicImage]:
     states.append(Delete(znodes.partitions_path(topic.id)))
     fits = sum(map(size_of, states)) < MAX_BYTES // 2
     step = [gone, *states] if fits else [gone]
-    return Change([step], lambda image: image.without_topic(name), topic, leaves_rubbish=not fits)
+
+    def delta(image: ClusterImage) -> ClusterImage:
+        return image.without_topic(name) if topic.id in image.topics_by_id else image
+
+    return Change([step], delta, topic, leaves_rubbish=not fits)
 
 
 def known_topic(image: ClusterImage, name: str) -> TopicImage:

@@ -1,0 +1,85 @@
+"""Partitions that nobody may lead: the live replicas are asked how long their logs are, and the longest leads.
+
+That happens when all who were in sync last are back but none of them can be trusted, and where unclean elections are
+allowed or asked for. Called by cluster.tending and cluster.controller. What holds: the answer is only used on the very
+state of the partition that it was asked for; if that changed meanwhile, the store refuses the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from headrace.cluster import election
+from headrace.cluster.change import Change, change_partition
+from headrace.cluster.election import LogEnd
+from headrace.model.image import BrokerImage, ClusterImage, PartitionImage
+from headrace.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+Place = tuple[str, int]  # a topic and the number of a partition
+
+
+class LogEnds(Protocol):
+    async def ask(self, broker: BrokerImage, partitions: Sequence[Place]) -> Mapping[Place, LogEnd]:
+        """What that broker's own logs end with. Partitions it does not answer for, in time, are left out."""
+        ...
+
+
+class Recovery:
+    def __init__(self, log_ends: LogEnds | None) -> None:
+        self._log_ends = log_ends
+        self.unclean_elections = 0  # since this broker was started
+
+    async def ends(self, image: ClusterImage, places: Sequence[Place]) -> Mapping[Place, Mapping[int, LogEnd]]:
+        """By partition and broker, from all live replicas at once."""
+        found: dict[Place, dict[int, LogEnd]] = {place: {} for place in places}
+        if self._log_ends is None:
+            return found
+        by_broker: dict[int, list[Place]] = {}
+        for place in places:
+            partition = image.partition(*place)
+            for broker in () if partition is None else partition.replicas:
+                if broker in image.brokers:
+                    by_broker.setdefault(broker, []).append(place)
+        answers = await asyncio.gather(
+            *(self._log_ends.ask(image.brokers[broker], asked) for broker, asked in by_broker.items())
+        )
+        for broker, answer in zip(by_broker, answers, strict=True):
+            for place, end in answer.items():
+                found[place][broker] = end
+        return found
+
+    def plan(
+        self, image: ClusterImage, place: Place, ends: Mapping[int, LogEnd], controller_epoch: int, *, unclean: bool
+    ) -> Change[PartitionImage]:
+        """KafkaError if it cannot lead, or need not."""
+        partition = image.partition(*place)
+        name = f"{place[0]}-{place[1]}"
+        if partition is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {name}")
+        if not election.can_recover(partition, image.brokers, unclean=unclean):
+            raise KafkaError(ErrorCode.election_not_needed, f"{name} has a leader, or one will come back")
+        elected = election.recover(partition, ends, image.brokers, unclean=unclean)
+        if elected is None:
+            raise KafkaError(
+                ErrorCode.eligible_leaders_not_available,
+                f"not all live replicas of {name} said how long their logs are; it is tried again",
+            )
+        return change_partition(image, place[0], elected, controller_epoch)
+
+    def tell(self, topic: str, elected: PartitionImage, ends: Mapping[int, LogEnd]) -> None:
+        """Count and log what was stored."""
+        lengths = ", ".join(f"broker {broker}: offset {end} of epoch {epoch}" for broker, (epoch, end) in ends.items())
+        if elected.recovering:
+            self.unclean_elections += 1
+            logger.warning(
+                "unclean election: broker %d leads %s-%d and may lack acknowledged records (log ends: %s)",
+                elected.leader, topic, elected.index, lengths,
+            )  # fmt: skip
+        else:
+            logger.info("broker %d has the longest log of %s-%d and leads it (%s)",
+                        elected.leader, topic, elected.index, lengths)  # fmt: skip

@@ -1,0 +1,151 @@
+"""The controller's daily work: every partition is brought into the state that the living brokers give rise to.
+
+A broker that dies, or is started again, leaves every ISR and loses what it led; one that comes may be the only one who
+can lead something; settings change what may be elected; a reassignment is over when its replicas are in sync. All of it
+is one pure step per partition (`next_state`), taken whenever the image changes, for the partitions that it concerns.
+
+Runs while its controller is in office, and writes through the controller's own queue. What holds: what a lost race left
+undone is looked at again, because the race's winner changed the image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from headrace.cluster import election, reassignment
+from headrace.cluster.change import Change, Plan, State, change_partitions, in_groups
+from headrace.cluster.election import terms_of
+from headrace.cluster.recovery import Place, Recovery
+from headrace.model.image import NO_LEADER, ClusterImage, PartitionImage
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.clock import Clock
+
+_ASK_AGAIN_S = 1.0  # how long a broker that did not say how long its logs are is left in peace
+
+T = TypeVar("T")
+
+
+class Desk(Protocol):
+    """What tending needs of the controller."""
+
+    @property
+    def planned(self) -> ClusterImage:
+        """The newest image, with what is being written."""
+        ...
+
+    def submit(self, plan: Plan[T]) -> asyncio.Future[T]: ...
+
+
+def next_state(partition: PartitionImage, image: ClusterImage, terms: election.Terms) -> PartitionImage:
+    """The very same if there is nothing to do."""
+    return election.settled(reassignment.advanced(partition), image.brokers, terms)
+
+
+def needed(image: ClusterImage, topics: Iterable[str], broker_settings: Mapping[str, str]) -> Iterator[State]:
+    """Every partition of these topics that is not in the state it should be in, in its next one."""
+    for name in topics:
+        topic = image.topics.get(name)
+        if topic is not None:
+            terms = terms_of(topic, image, broker_settings)
+            for partition in topic.partitions:
+                after = next_state(partition, image, terms)
+                if after is not partition:
+                    yield name, after
+
+
+class Tending:
+    def __init__(self, desk: Desk, recovery: Recovery, clock: Clock, broker_settings: Mapping[str, str]) -> None:
+        self._desk = desk
+        self._recovery = recovery
+        self._clock = clock
+        self._broker_settings = broker_settings
+        self._dirty: dict[str, None] = {}  # topics to look at, in the order in which they came up
+        self._stirred = asyncio.Event()
+
+    def look(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Remember what this change of the image may have made necessary."""
+        if old.brokers != new.brokers or old.broker_settings != new.broker_settings:
+            changed = list(new.topics)
+        else:
+            changed = [name for name, topic in new.topics.items() if old.topics.get(name) is not topic]
+        self._stir(changed)
+
+    def _stir(self, topics: Iterable[str]) -> None:
+        self._dirty |= dict.fromkeys(topics)
+        if self._dirty:
+            self._stirred.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            topics, self._dirty = list(self._dirty), {}
+            await self._settle(topics)
+            await self._recover(topics)
+
+    # --- settling ---------------------------------------------------------------------------------------------------
+
+    async def _settle(self, topics: Sequence[str]) -> None:
+        image = self._desk.planned
+        states = needed(image, topics, self._broker_settings)
+        await asyncio.gather(*(self._write(group) for group in in_groups(image, states)))
+
+    async def _write(self, states: Sequence[State]) -> None:
+        """Together if nobody wrote to one of them meanwhile; else in halves, down to the one that was written to."""
+
+        def plan(image: ClusterImage, epoch: int) -> Change[None]:
+            return change_partitions(image, [state for state in states if _is_next(image, *state)], epoch)
+
+        try:
+            await self._desk.submit(plan)
+        except KafkaError as error:
+            if error.code is ErrorCode.not_controller:
+                return
+            middle = len(states) // 2
+            if middle:
+                await self._write(states[:middle])
+                await self._write(states[middle:])
+
+    # --- the longest log --------------------------------------------------------------------------------------------
+
+    async def _recover(self, topics: Sequence[str]) -> None:
+        image = self._desk.planned
+        places = [
+            (name, partition.index)
+            for name in topics
+            if (topic := image.topics.get(name)) is not None
+            for partition in topic.partitions
+            if partition.leader == NO_LEADER
+            and election.can_recover(
+                partition, image.brokers, unclean=terms_of(topic, image, self._broker_settings).unclean
+            )
+        ]
+        if not places:
+            return
+        ends = await self._recovery.ends(image, places)
+        open_questions = [place[0] for place in places if not await self._elect(place, ends[place])]
+        if open_questions:
+            self._clock.call_later(_ASK_AGAIN_S, self._stir, open_questions)
+
+    async def _elect(self, place: Place, ends: Mapping[int, election.LogEnd]) -> bool:
+        """Whether there is nothing left to ask."""
+
+        def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:
+            topic = image.topics.get(place[0])
+            unclean = topic is not None and terms_of(topic, image, self._broker_settings).unclean
+            return self._recovery.plan(image, place, ends, epoch, unclean=unclean)
+
+        try:
+            elected = await self._desk.submit(plan)
+        except KafkaError as error:
+            return error.code is not ErrorCode.eligible_leaders_not_available
+        self._recovery.tell(place[0], elected, ends)
+        return True
+
+
+def _is_next(image: ClusterImage, topic: str, state: PartitionImage) -> bool:
+    """Nobody wrote to the partition since this was thought of."""
+    now = image.partition(topic, state.index)
+    return now is not None and now.version == state.version
