@@ -18,20 +18,20 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from headrace.model.journal_entry import NO_PRODUCER_ID
 
 Record = tuple[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """The reply to a command that is answered later, when an outcome wakes this ticket."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(Struct, frozen=True):
     """After `delay_ms`, `command` is decided like any other."""
 
     delay_ms: int

@@ -13,9 +13,10 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.table import Rooms, build_table

@@ -30,7 +30,8 @@ of its last join. Member ids are shown as NAME#1, NAME#2 in the order in which t
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.coordinators.groups.commands import (
     CommitOffsets,

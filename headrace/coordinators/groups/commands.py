@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.wire.errors import ErrorCode
 
 NO_ERROR = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     group_id: str
     member_id: str  # empty: somebody new
     instance_id: str | None  # set: a static member (KIP-345)
@@ -30,8 +30,7 @@ class Join:
     can_skip_assignment: bool  # a static leader that comes back understands `skip_assignment` (KIP-814)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinReply:
+class JoinReply(Struct, frozen=True):
     error: ErrorCode = NO_ERROR
     member_id: str = ""
     generation: int = -1
@@ -42,8 +41,7 @@ class JoinReply:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     group_id: str
     member_id: str
     instance_id: str | None
@@ -53,16 +51,14 @@ class Sync:
     assignments: Mapping[str, bytes]  # by member, from the leader only
 
 
-@dataclass(frozen=True, slots=True)
-class SyncReply:
+class SyncReply(Struct, frozen=True):
     error: ErrorCode = NO_ERROR
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """Answered with an ErrorCode."""
 
     group_id: str
@@ -71,16 +67,14 @@ class Heartbeat:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """Answered with one ErrorCode for each of `members`: (member id, instance id)."""
 
     group_id: str
     members: tuple[tuple[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
+class OffsetToCommit(Struct, frozen=True):
     topic: str
     topic_id: uuid.UUID
     partition: int
@@ -89,8 +83,7 @@ class OffsetToCommit:
     metadata: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(Struct, frozen=True):
     """Answered with one ErrorCode for each of `offsets`."""
 
     group_id: str
@@ -100,8 +93,7 @@ class CommitOffsets:
     offsets: tuple[OffsetToCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(Struct, frozen=True):
     offset: int
     leader_epoch: int
     metadata: str
@@ -112,8 +104,7 @@ class CommittedOffset:
 UNSTABLE = CommittedOffset(-1, -1, "", -1, uuid.UUID(int=0))
 
 
-@dataclass(frozen=True, slots=True)
-class CommitInTransaction:
+class CommitInTransaction(Struct, frozen=True):
     """Answered with one ErrorCode for each of `offsets`: they count when the producer's transaction is committed."""
 
     group_id: str
@@ -125,8 +116,7 @@ class CommitInTransaction:
     offsets: tuple[OffsetToCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchOffsets(Struct, frozen=True):
     """Answered with {(topic, partition): CommittedOffset}, or with an ErrorCode when a member of a consumer group asks
     that is not what it says; partitions without an offset are not in it."""
 
@@ -137,21 +127,18 @@ class FetchOffsets:
     member_epoch: int = -1  # is in this epoch
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(Struct, frozen=True):
     """Answered with one ErrorCode for each of `partitions`, or with one for all."""
 
     group_id: str
     partitions: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(Struct, frozen=True):
     """Answered with a list of GroupListing."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(Struct, frozen=True):
     group_id: str
     protocol_type: str
     state: str
@@ -159,15 +146,13 @@ class GroupListing:
     kind: str = "classic"
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroup:
+class DescribeGroup(Struct, frozen=True):
     """Answered with a GroupDescription, or None when there is no such group."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(Struct, frozen=True):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -176,23 +161,20 @@ class MemberDescription:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     state: str
     protocol_type: str
     protocol: str
     members: tuple[MemberDescription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(Struct, frozen=True):
     """Answered with an ErrorCode."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetTopic:
+class ForgetTopic(Struct, frozen=True):
     """A topic was deleted: its offsets go, but not those of a new topic of this name. Not answered."""
 
     topic: str
@@ -201,37 +183,32 @@ class ForgetTopic:
 # --- from timers ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(Struct, frozen=True):
     """A member, or somebody who was given a member id, was silent for too long."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTimeUp:
+class JoinTimeUp(Struct, frozen=True):
     """The group goes on with the members that have joined again."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class InitialDelayOver:
+class InitialDelayOver(Struct, frozen=True):
     """A new group has waited for its first members; it waits on, up to `remaining_ms`, when some came meanwhile."""
 
     group_id: str
     remaining_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SyncTimeUp:
+class SyncTimeUp(Struct, frozen=True):
     """Members that joined a generation and never asked for their part are put out."""
 
     group_id: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireOffsets:
+class ExpireOffsets(Struct, frozen=True):
     """Time to look for offsets that nobody will come back for."""

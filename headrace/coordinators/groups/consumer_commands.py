@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from headrace.coordinators.groups.reconciliation import Parts
 from headrace.wire.errors import ErrorCode
@@ -10,8 +10,7 @@ from headrace.wire.errors import ErrorCode
 JOIN, LEAVE, LEAVE_FOR_NOW = 0, -1, -2  # member epochs with a meaning of their own
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(Struct, frozen=True):
     """Everything but the first three may be left out (None, -1) when it has not changed."""
 
     group_id: str
@@ -29,8 +28,7 @@ class ConsumerHeartbeat:
     brings_member_id: bool = True  # since version 1 the member makes its own id
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeatReply:
+class ConsumerHeartbeatReply(Struct, frozen=True):
     error: ErrorCode = ErrorCode.none
     message: str | None = None
     member_id: str | None = None
@@ -39,15 +37,13 @@ class ConsumerHeartbeatReply:
     assignment: Parts | None = None  # None: as before
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConsumerGroup:
+class DescribeConsumerGroup(Struct, frozen=True):
     """Answered with a ConsumerGroupDescription."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMemberDescription:
+class ConsumerMemberDescription(Struct, frozen=True):
     member_id: str
     instance_id: str | None
     rack: str | None
@@ -61,8 +57,7 @@ class ConsumerMemberDescription:
     classic: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupDescription:
+class ConsumerGroupDescription(Struct, frozen=True):
     """`error`: there is no such group, or it is of the other kind."""
 
     error: ErrorCode = ErrorCode.none
@@ -77,8 +72,7 @@ class ConsumerGroupDescription:
 # --- from timers ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RevocationTimeUp:
+class RevocationTimeUp(Struct, frozen=True):
     """A member has not let go of partitions within its rebalance timeout."""
 
     group_id: str
@@ -86,8 +80,7 @@ class RevocationTimeUp:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class GuestTimeUp:
+class GuestTimeUp(Struct, frozen=True):
     """A member that speaks the classic protocol did not join again, or did not sync, within its rebalance timeout."""
 
     group_id: str

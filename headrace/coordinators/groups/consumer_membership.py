@@ -11,7 +11,7 @@ Refusals are raised as KafkaError before anything of the draft counts.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from headrace.coordinators.groups.commands import SessionExpired
 from headrace.coordinators.groups.consumer_commands import (

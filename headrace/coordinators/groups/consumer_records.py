@@ -21,8 +21,9 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from headrace.coordinators.groups.reconciliation import CurrentAssignment, Held, MemberState, Parts
 from headrace.coordinators.record_fields import Cursor, compact_string, string, tagged, varint
@@ -34,8 +35,7 @@ _NO_TAGS = b"\x00"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerKey:
+class ConsumerKey(Struct, frozen=True):
     """The key of one record: its type, its group, and the member or pattern it is about."""
 
     type: int
@@ -48,22 +48,19 @@ OF_THE_GROUP = (EPOCH, PLAN)
 OF_A_NAME = (SUBSCRIPTION, TARGET, CURRENT, PATTERN)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupEpoch:
+class GroupEpoch(Struct, frozen=True):
     epoch: int
     metadata_hash: int  # of the topics that the group subscribes to
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicFacet:
+class ClassicFacet(Struct, frozen=True):
     """What a member that speaks the classic protocol has beside its subscription."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """What a member says of itself."""
 
     client_id: str
@@ -77,14 +74,12 @@ class Subscription:
     classic: ClassicFacet | None = None  # set: it speaks the classic protocol
 
 
-@dataclass(frozen=True, slots=True)
-class PlanEpoch:
+class PlanEpoch(Struct, frozen=True):
     epoch: int
     assigned_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPattern:
+class ResolvedPattern(Struct, frozen=True):
     topics: frozenset[str]
     version: int  # of the cluster's metadata
     resolved_ms: int

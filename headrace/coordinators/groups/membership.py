@@ -8,7 +8,8 @@ thing: UNKNOWN_MEMBER_ID join from scratch, REBALANCE_IN_PROGRESS join again, FE
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.coordinators.groups.commands import Heartbeat, Join, JoinReply, Leave, SessionExpired, Sync, SyncReply
 from headrace.coordinators.groups.group import Group, Member, State

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 Parts = Mapping[uuid.UUID, frozenset[int]]  # partitions by topic; no topic without partitions
 Held = Mapping[uuid.UUID, Mapping[int, int]]  # the same, each partition with the epoch in which it was given
@@ -32,8 +33,7 @@ class MemberState(IntEnum):
     UNRELEASED = 2  # waits for partitions that others have yet to let go of
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentAssignment:
+class CurrentAssignment(Struct, frozen=True):
     """What a member has, as the coordinator knows it."""
 
     epoch: int = 0

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import struct
 import uuid
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.coordinators.groups.commands import CommittedOffset
 from headrace.coordinators.groups.consumer_records import ConsumerKey, read_consumer_key
@@ -33,20 +34,17 @@ _WHAT = "the group coordinator"
 _TOPIC_ID_TAG = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(Struct, frozen=True):
     group_id: str
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMember:
+class StoredMember(Struct, frozen=True):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -57,8 +55,7 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroup:
+class StoredGroup(Struct, frozen=True):
     """A stable generation, or an empty group."""
 
     protocol_type: str

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from headrace.coordinators.record_fields import Cursor, string
 from headrace.wire.errors import Malformed
@@ -23,8 +24,7 @@ HIGHEST_VERSION = 3
 _WHAT = "the embedded consumer protocol"
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedSubscription:
+class EmbeddedSubscription(Struct, frozen=True):
     version: int
     topics: tuple[str, ...]
     owned: Mapping[str, frozenset[int]] = field(default_factory=dict)  # partitions by topic

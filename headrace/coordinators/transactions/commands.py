@@ -6,14 +6,13 @@ that the coordinator sends to itself stand at the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from headrace.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Place
 from headrace.wire.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerReply:
+class ProducerReply(Struct, frozen=True):
     """The producer id and epoch to go on with; or why not."""
 
     error: ErrorCode = ErrorCode.none
@@ -21,13 +20,11 @@ class ProducerReply:
     epoch: int = NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class FreshIdNeeded:
+class FreshIdNeeded(Struct, frozen=True):
     """The answer to a command that can be decided only with a producer id that was never used: ask again with one."""
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducer:
+class InitProducer(Struct, frozen=True):
     """Answered with a ProducerReply, or with FreshIdNeeded."""
 
     transactional_id: str
@@ -36,8 +33,7 @@ class InitProducer:
     fresh_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(Struct, frozen=True):
     """Answered with an ErrorCode: all partitions are in the transaction, or none was added."""
 
     transactional_id: str
@@ -47,8 +43,7 @@ class AddPartitions:
     version: int = 0  # transaction.version of the client
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyPartitions:
+class VerifyPartitions(Struct, frozen=True):
     """Answered with one ErrorCode for each partition: is it in the transaction?"""
 
     transactional_id: str
@@ -57,8 +52,7 @@ class VerifyPartitions:
     partitions: tuple[Place, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransaction:
+class EndTransaction(Struct, frozen=True):
     """Answered with a ProducerReply, or with FreshIdNeeded."""
 
     transactional_id: str
@@ -69,23 +63,20 @@ class EndTransaction:
     fresh_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransaction:
+class DescribeTransaction(Struct, frozen=True):
     """Answered with the Transaction, or None when the id is not known."""
 
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListTransactions:
+class ListTransactions(Struct, frozen=True):
     """Answered with a list of (transactional id, Transaction)."""
 
 
 # --- from itself ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class MarkersWritten:
+class MarkersWritten(Struct, frozen=True):
     """Every partition of a transaction that was ended with this epoch has its marker. Not answered."""
 
     transactional_id: str
@@ -93,8 +84,7 @@ class MarkersWritten:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimeUp:
+class TimeUp(Struct, frozen=True):
     """A transaction was open for as long as its producer allowed."""
 
     transactional_id: str
@@ -103,6 +93,5 @@ class TimeUp:
     start_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireIds:
+class ExpireIds(Struct, frozen=True):
     """Time to look for transactional ids that nobody uses any more."""

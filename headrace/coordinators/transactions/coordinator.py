@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from headrace.coordinators.runtime import CoordinatorRuntime, Journal
 from headrace.coordinators.transactions.commands import (

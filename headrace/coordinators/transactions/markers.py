@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from headrace.coordinators.transactions.transaction import Place
 from headrace.model.transaction_end import TransactionEnd
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """How a transaction ends, for all its partitions."""
 
     transactional_id: str
@@ -32,8 +32,7 @@ class Decision:
         return [Mark(topic, partition, end) for topic, partition in self.partitions]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """One marker in one partition."""
 
     topic: str

@@ -15,9 +15,11 @@ transaction shard. What holds: `moved` is the only way to another state, and ref
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.model.transaction_end import BUMPING_VERSION
 
@@ -56,8 +58,7 @@ _FROM: dict[State, set[State]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     producer_id: int
     epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH  # the one before, of a producer that may not have heard of `epoch` yet

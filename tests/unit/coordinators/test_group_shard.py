@@ -1,11 +1,11 @@
 """The groups shard without a runtime: commands in, outcomes out."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.coordinators.groups.commands import (
     CommitOffsets,

@@ -4,12 +4,12 @@ A machine plays clients of both ways of transactions, some of them late, against
 the machine feels like it, also twice.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+from msgspec.structs import replace
 
 from headrace.coordinators.shard import Outcome, Record
 from headrace.coordinators.transactions.commands import (
