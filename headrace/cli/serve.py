@@ -4,6 +4,7 @@ Called by main. Owns nothing else: the broker, its signals and its exit code bel
 loaded only when this command runs.
 """
 
+import platform
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ EXAMPLES = examples(
     "headrace serve",
     "headrace serve --data /var/lib/headrace --listen 0.0.0.0:9092 --advertise queue.example.com:9092",
     "headrace serve --config headrace.toml --metrics 127.0.0.1:9308",
+    "headrace serve --zookeeper zk1:2181,zk2:2181/headrace --broker-id 3 --rack cellar --advertise q3.example.com:9092",
 )
 
 
@@ -43,6 +45,19 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
     ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper", metavar="HOSTS", help="Join the cluster kept there: host:port,host:port, and a /folder."
+        ),
+    ] = None,
+    broker_id: Annotated[
+        int | None, typer.Option("--broker-id", metavar="N", min=0, help="Number of this broker in its cluster.")
+    ] = None,
+    rack: Annotated[
+        str | None,
+        typer.Option("--rack", metavar="NAME", help="Where it stands; in a cluster the host's name if not given."),
+    ] = None,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM."""
     listen_address = parse_address(listen)
@@ -54,7 +69,15 @@ def serve(
     raise typer.Exit(
         run(
             ServeOptions(
-                data=data, listen=listen_address, advertise=advertise_address, config=config, metrics=metrics_address
+                data=data,
+                listen=listen_address,
+                advertise=advertise_address,
+                config=config,
+                metrics=metrics_address,
+                zookeeper=zookeeper,
+                broker_id=broker_id,
+                rack=rack,
+                host_name=platform.node() or None,
             )
         )
     )

@@ -8,11 +8,13 @@ import gc
 import logging
 import resource
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
 
+from headrace.cluster.sessions import OpenStore
+from headrace.cluster.store import Store
 from headrace.model.broker_config import BrokerConfig, load_broker_config
 from headrace.server.broker import Broker
 from headrace.world.world import World, real_world
@@ -27,6 +29,10 @@ class ServeOptions:
     advertise: tuple[str, int] | None = None
     config: Path | None = None
     metrics: tuple[str, int] | None = None
+    zookeeper: str | None = None
+    broker_id: int | None = None
+    rack: str | None = None
+    host_name: str | None = None  # of this machine: the rack of a broker in a cluster that is told no other
 
 
 def run(options: ServeOptions) -> int:
@@ -34,6 +40,7 @@ def run(options: ServeOptions) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     world = real_world()
     config = BrokerConfig() if options.config is None else load_broker_config(options.config, world.disk)
+    config = _with_options(config, options)
     _allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(world, options, config))
@@ -45,8 +52,24 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(world, config, options.data, options.listen, advertise=options.advertise, metrics=options.metrics)
-    await broker.start()
+    broker = Broker(
+        world,
+        config,
+        options.data,
+        options.listen,
+        advertise=options.advertise,
+        metrics=options.metrics,
+        open_store=_store_of_cluster(config, world),
+    )
+    starting = asyncio.ensure_future(broker.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # it may wait for ZooKeeper for as long as that is away
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        logger.info("stopped before the broker was ready")
+        return
+    starting.result()
     gc.collect()
     gc.freeze()  # what start-up built lives as long as the process: no collection needs to look at it again
     host, port = broker.address
@@ -54,7 +77,6 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
     if broker.metrics_port is not None and options.metrics is not None:
         logger.info("metrics at http://%s:%d/metrics", options.metrics[0], broker.metrics_port)
     failed = asyncio.ensure_future(broker.failed())
-    stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({failed, stopping}, return_when=asyncio.FIRST_COMPLETED)
     error = failed.exception() if failed.done() else None
     if error is None:
@@ -67,6 +89,33 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
     if error is not None:
         raise error
     logger.info("stopped cleanly")
+
+
+def _with_options(config: BrokerConfig, options: ServeOptions) -> BrokerConfig:
+    """What the command line says goes before what the file says."""
+    if options.zookeeper is not None:
+        config = replace(config, zookeeper_connect=options.zookeeper)
+    if options.broker_id is not None:
+        config = replace(config, broker_id=options.broker_id)
+    rack = options.rack or config.rack
+    if rack is None and config.zookeeper_connect is not None:
+        rack = options.host_name
+    return replace(config, rack=rack)
+
+
+def _store_of_cluster(config: BrokerConfig, world: World) -> OpenStore | None:
+    hosts = config.zookeeper_connect
+    if hosts is None:
+        return None
+
+    from headrace.cluster.zookeeper import ZooKeeperStore  # a broker that stands alone never loads kazoo
+
+    async def open_store() -> Store:
+        store = ZooKeeperStore(hosts, config.zookeeper_session_timeout_ms / 1000, world.clock)
+        await store.open()
+        return store
+
+    return open_store
 
 
 def _allow_many_files() -> None:
