@@ -198,7 +198,7 @@ class Logs:
         checkpoint = self._clock.monotonic() - self._checkpointed_s >= CHECKPOINT_S
         if checkpoint:
             self._checkpointed_s = self._clock.monotonic()
-        waiting = list(self._unsynced)
+        waiting = sorted(self._unsynced, key=lambda log: log.directory)
         halves = [half for half in (waiting[0::2], waiting[1::2]) if half]  # leave threads for those who read
         await asyncio.gather(*(self._flush(half, checkpoint) for half in halves))
 

@@ -35,7 +35,7 @@ class Listener:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = [bytearray(SPARE_BYTES) for _ in range(_SPARE_BUFFERS)]
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in the order of their coming
         self.accepted = 0
         self.monotonic = clock.monotonic
         self._net = net
@@ -84,8 +84,8 @@ class Listener:
         if len(self.connections) >= self._max_connections:
             logger.warning("refusing %s: max.connections=%d are open", connection.peer.host, self._max_connections)
             return False
-        self.connections.add(connection)
+        self.connections[connection] = None
         return True
 
     def left(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
