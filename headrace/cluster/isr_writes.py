@@ -1,0 +1,93 @@
+"""Leaders write who is in sync: one compare-and-set on the partition's node, with a check of everybody who joins.
+
+The replicas room declares what it needs of this (`IsrWrites`), and `server/broker.py` plugs it in. A leader decides who
+is in sync; who may still lead beside them follows from that and is added here (`election.with_isr`).
+
+What holds: the answer is a state that is stored, and it is in the view before it is answered. A write whose reply is
+lost is looked for: it is either found, or made again, or somebody else wrote; so a leader is never left with a version
+that is not stored. A broker that was started again since it fetched cannot join: the multi checks its epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headrace.cluster import election, znodes
+from headrace.cluster.store import BadVersion, Check, ConnectionLost, NoNode, Operation, Set, Store, StoreError
+from headrace.cluster.view import ClusterView
+from headrace.model.image import PartitionImage, TopicImage
+from headrace.wire.errors import ErrorCode, KafkaError
+
+_BY_ITS_LEADER = -1  # stands where the epoch of a controller stands that wrote a state
+
+
+class IsrWrites:
+    def __init__(self, store: Store, view: ClusterView, broker_settings: Mapping[str, str]) -> None:
+        """`broker_settings` are those of the file that this broker was started with."""
+        self._store = store
+        self._view = view
+        self._broker_settings = broker_settings
+
+    def change(
+        self, topic: str, partition: PartitionImage, joins: Sequence[tuple[int, int]]
+    ) -> asyncio.Future[PartitionImage]:
+        """Store this ISR; `partition.version` is that of the state it was decided on, `joins` are new (broker, epoch).
+
+        The result is what is stored now, whoever wrote it: the version tells. KafkaError(NOT_LEADER_OR_FOLLOWER) if
+        another leader or epoch is.
+        """
+        return asyncio.ensure_future(self._change(topic, partition, joins))
+
+    async def _change(self, name: str, partition: PartitionImage, joins: Sequence[tuple[int, int]]) -> PartitionImage:
+        image = self._view.image
+        topic, before = image.topics.get(name), image.partition(name, partition.index)
+        if topic is None or before is None:
+            raise _not_leader(f"topic {name!r} was deleted")
+        if before.version != partition.version:
+            return _same_leadership(partition, before)
+        terms = election.terms_of(topic, image, self._broker_settings)
+        wanted = election.with_isr(before, election.entries(partition), terms)
+        try:
+            stored = await self._write(topic, replace(wanted, version=before.version + 1), joins)
+        except NoNode:
+            raise _not_leader(f"topic {name!r} was deleted") from None
+        except StoreError as error:
+            raise _not_leader(f"this broker has lost touch with its cluster: {error}") from error
+        self._view.merge(self._view.image.with_partitions(topic.id, [stored]))
+        return _same_leadership(partition, stored)
+
+    async def _write(
+        self, topic: TopicImage, wanted: PartitionImage, joins: Sequence[tuple[int, int]]
+    ) -> PartitionImage:
+        path = znodes.partition_path(topic.id, wanted.index)
+        data = znodes.encode_partition(znodes.state_of(wanted, _BY_ITS_LEADER))
+        operations: list[Operation] = [Set(path, data, wanted.version - 1)]
+        operations += [Check(znodes.broker_epoch_path(broker), epoch) for broker, epoch in joins]
+        while True:
+            try:
+                await self._store.multi(operations)
+            except BadVersion:
+                return await self._read(path, wanted.index)
+            except ConnectionLost:
+                stored = await self._read(path, wanted.index)
+                if stored.version != wanted.version - 1:
+                    return stored  # ours, if it equals what was wanted
+            else:
+                return wanted
+
+    async def _read(self, path: str, index: int) -> PartitionImage:
+        await self._store.sync()
+        data, stat = await self._store.get(path)
+        return znodes.image_of(index, znodes.decode_partition(path, data), stat.version)
+
+
+def _same_leadership(asked: PartitionImage, stored: PartitionImage) -> PartitionImage:
+    if (stored.leader, stored.leader_epoch) != (asked.leader, asked.leader_epoch):
+        raise _not_leader(f"partition {asked.index} is led by broker {stored.leader} in epoch {stored.leader_epoch}")
+    return stored
+
+
+def _not_leader(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.not_leader_or_follower, why)
