@@ -1,0 +1,151 @@
+"""Transactions as the sink needs them: begun in one process, ended in another, described and found by their names.
+
+Used by tasks, which begin them, and by the driver, which ends them. The requests are those of transaction.version 0
+(Kafka 2.5 and newer): there a producer keeps its epoch when its transaction ends, so the end can be asked for again
+by anybody who knows id and epoch, and the answer is the same. The cluster's own patience finds the coordinator, also
+one that moves or loads; what is waited for here is a transaction whose end is still on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.client.metadata import MOVED, Cluster
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import SystemClock
+
+_INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN, _DESCRIBE, _LIST = 22, 24, 26, 65, 66
+_INIT_VERSION, _ADD_VERSION, _END_VERSION = 4, 3, 3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
+_OPEN_STATE = "Ongoing"
+_WAIT = MOVED | {ErrorCode.concurrent_transactions}
+COMMITTED_STATES = frozenset({"PrepareCommit", "CompleteCommit"})
+
+FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch, ErrorCode.invalid_producer_id_mapping})
+
+
+class Producer(NamedTuple):
+    id: int
+    epoch: int
+
+
+class Described(NamedTuple):
+    """What the coordinator knows of a transactional id."""
+
+    state: str  # "" if it does not know the id
+    producer: Producer
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == _OPEN_STATE
+
+
+class Transactions:
+    def __init__(self, cluster: Cluster, clock: SystemClock, patience_s: float) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._patience_s = patience_s
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> Producer:
+        """A producer for this id. Everybody who had the id before is fenced, and what was open is aborted by now."""
+        answer = self._until_settled(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, timeout_ms))
+        _check(answer.error_code, f"the transactional id {transactional_id} cannot be used")
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    def begin_without(self) -> Producer:
+        """A producer that is idempotent and has no transactions."""
+        answer = self._cluster.call(_INIT_PRODUCER_ID, _beginning(None, 60_000))
+        _check(answer.error_code, "the brokers give no producer id")
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    def fence(self, transactional_id: str) -> None:
+        """Abort what is open under this id, and let its producer write no more. The markers may come a little later."""
+        answer = self._ask(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, 60_000), _INIT_VERSION)
+        if answer.error_code != ErrorCode.concurrent_transactions:  # the abort is on its way
+            _check(answer.error_code, f"the transaction {transactional_id} cannot be aborted")
+
+    def add(self, transactional_id: str, producer: Producer, places: Iterable[tuple[str, int]]) -> None:
+        """These partitions belong to the transaction from now on; the first ones open it."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append(partition)
+        body = Message(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer.id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[Message(name=name, partitions=found) for name, found in topics.items()],
+        )
+        answer = self._until_settled(transactional_id, _ADD_PARTITIONS, body)
+        for topic in answer.results_by_topic_v3_and_below:
+            for result in topic.results_by_partition:
+                _check(
+                    result.partition_error_code,
+                    f"{topic.name}-{result.partition_index} cannot be added to the transaction {transactional_id}",
+                )
+
+    def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> ErrorCode:
+        """Commit or abort, asked for once or again. What an answer other than `none` means is for the caller to say."""
+        body = Message(
+            transactional_id=transactional_id,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            committed=commit,
+        )
+        return ErrorCode(self._until_settled(transactional_id, _END_TXN, body).error_code)
+
+    def describe(self, transactional_id: str) -> Described:
+        answer = self._ask(transactional_id, _DESCRIBE, Message(transactional_ids=[transactional_id]), None)
+        (found,) = answer.transaction_states
+        if found.error_code == ErrorCode.transactional_id_not_found:
+            return Described("", Producer(-1, -1))
+        _check(found.error_code, f"the transaction {transactional_id} cannot be looked up")
+        return Described(found.transaction_state, Producer(found.producer_id, found.producer_epoch))
+
+    def open_ids(self, prefix: str) -> list[str]:
+        """The transactional ids with this beginning whose transaction is open, on all brokers."""
+        found: list[str] = []
+        for address in self._cluster.brokers():
+            answer = self._cluster.call_broker(address, _LIST, Message(state_filters=[_OPEN_STATE]))
+            _check(answer.error_code, f"the broker at {address} does not list its transactions")
+            ids = (str(state.transactional_id) for state in answer.transaction_states)
+            found += [each for each in ids if each.startswith(prefix)]
+        return found
+
+    def _ask(self, transactional_id: str, api_key: int, body: Message, version: int | None) -> Message:
+        return self._cluster.call_coordinator("transaction", transactional_id, api_key, body, version=version)
+
+    def _until_settled(self, transactional_id: str, api_key: int, body: Message) -> Message:
+        """Ask until an end that is on its way, this one's or the one's before, has arrived everywhere."""
+        version = {_INIT_PRODUCER_ID: _INIT_VERSION, _ADD_PARTITIONS: _ADD_VERSION, _END_TXN: _END_VERSION}[api_key]
+        start_s, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
+        while True:
+            answer = self._ask(transactional_id, api_key, body, version)
+            if not _codes(answer) & _WAIT or self._clock.monotonic() - start_s > self._patience_s:
+                return answer
+            self._clock.pause(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _beginning(transactional_id: str | None, timeout_ms: int) -> Message:
+    return Message(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+
+
+def _codes(answer: Message) -> set[int]:
+    """Of a whole answer, or of the partitions in it where AddPartitionsToTxn answers for each."""
+    topics = getattr(answer, "results_by_topic_v3_and_below", [])
+    return {
+        answer.error_code,
+        *(result.partition_error_code for topic in topics for result in topic.results_by_partition),
+    }
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.none:
+        raise KafkaError(ErrorCode(code), f"{what}: {ErrorCode(code).name}")

@@ -1,0 +1,153 @@
+"""The sink without Spark: tasks and drivers as plain calls, on a real broker, with a crash wherever a test wants one.
+
+A driver here does what Spark does: it runs the tasks of a batch, then commits; after a crash it runs the batch again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from headrace.client.metadata import Cluster
+from headrace.spark.sink import committing
+from headrace.spark.sink_names import Stream, TaskAttempt
+from headrace.spark.sink_options import SinkOptions
+from headrace.spark.sink_task import TaskWriter, Written
+from headrace.wire import batches, records
+from headrace.wire.end_markers import read_marker
+from headrace.wire.messages import Message
+from headrace.world.clock import SystemClock
+from headrace.world.net import Line, dial
+
+FETCH, CREATE_TOPICS = 1, 19
+READ_COMMITTED = 1
+
+
+class Crash(BaseException):
+    """The process is killed here: nothing catches it."""
+
+
+class CrashingNet:
+    """Dials real connections, and kills the process at its nth request, before it leaves or after."""
+
+    def __init__(self, at: int = -1, *, after: bool = False) -> None:
+        self.requests = 0
+        self._at = at
+        self._after = after
+
+    def dial(self, host: str, port: int, timeout_s: float) -> Line:
+        return _CrashingLine(self, dial(host, port, timeout_s))
+
+    def send(self, line: Line, data: bytes | bytearray | memoryview) -> None:
+        turn = self.requests
+        self.requests += 1
+        if turn == self._at and not self._after:
+            raise Crash(f"before request {turn}")
+        line.send(data)
+        if turn == self._at:
+            line.receive_into(memoryview(bytearray(4)))  # the broker has done it
+            raise Crash(f"after request {turn}")
+
+
+class _CrashingLine:
+    def __init__(self, net: CrashingNet, line: Line) -> None:
+        self._net = net
+        self._line = line
+        self.receive_into = line.receive_into
+        self.set_timeout = line.set_timeout
+        self.close = line.close
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        self._net.send(self._line, data)
+
+
+def arrow(values: Sequence[str], **columns: Sequence[object]) -> pa.RecordBatch:
+    made = {"value": pa.array([value.encode() for value in values], pa.binary())}
+    return pa.record_batch(made | {name: pa.array(cells) for name, cells in columns.items()})
+
+
+@dataclass
+class Driver:
+    """One life of a streaming query's driver. Drivers of one query share its stream, as by a checkpoint."""
+
+    options: SinkOptions
+    stream: Stream = field(default_factory=lambda: Stream(str(uuid.uuid4()), "sink"))
+    attempts: Iterator[int] = field(default_factory=itertools.count)
+
+    def again(self) -> Driver:
+        """The driver of the same query after a restart."""
+        return Driver(self.options, self.stream)
+
+    def task(self, batch: int, partition: int, run: str, rows: Sequence[str]) -> Written:
+        attempt = TaskAttempt(self.stream, batch, partition, run, next(self.attempts))
+        found = [arrow(rows)] if rows else []
+        return TaskWriter(self.options, attempt, SystemClock()).write(iter(found))
+
+    def tasks(self, batch: int, shares: Sequence[Sequence[str]]) -> list[Written]:
+        run = uuid.uuid4().hex
+        return [self.task(batch, partition, run, rows) for partition, rows in enumerate(shares)]
+
+    def commit(self, told: Sequence[Written], net: CrashingNet | None = None) -> None:
+        (attempt, *_) = (written.attempt for written in told)
+        members = [written.member for written in told if written.member]
+        was_decided = any(written.was_decided for written in told)
+        with committing(self.options, (net or CrashingNet()).dial) as committer:
+            committer.commit(attempt.stream, attempt.batch, attempt.run, members, was_decided=was_decided)
+
+    def abort(self, told: Sequence[Written], net: CrashingNet | None = None) -> None:
+        (attempt, *_) = (written.attempt for written in told)
+        members = [written.member for written in told if written.member]
+        with committing(self.options, (net or CrashingNet()).dial) as committer:
+            committer.abort(attempt.stream, attempt.batch, attempt.run, members)
+
+    def run(self, batch: int, shares: Sequence[Sequence[str]], net: CrashingNet | None = None) -> None:
+        self.commit(self.tasks(batch, shares), net)
+
+
+def sink_options(bootstrap: str, topic: str, **changes: object) -> SinkOptions:
+    return replace(SinkOptions((bootstrap,), topic), **changes)  # type: ignore[arg-type]
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 2, **settings: str) -> None:
+    configs = [Message(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    topic = Message(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    with Cluster([bootstrap], "test") as cluster:
+        answer = cluster.call(CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000))
+        assert answer.topics[0].error_code == 0
+
+
+def committed(bootstrap: str, topic: str) -> list[str]:
+    """The values that a reader of committed records gets, sorted; fails if an open transaction hides some."""
+    found: list[str] = []
+    with Cluster([bootstrap], "test") as cluster:
+        for part in cluster.topics([topic])[topic].partitions:
+            found += _committed_in(cluster, topic, part.index)
+    return sorted(found)
+
+
+def _committed_in(cluster: Cluster, topic: str, partition: int) -> list[str]:
+    found: list[str] = []
+    open_ones: dict[int, list[str]] = {}
+    at = 0
+    while True:
+        asked = Message(partition=partition, fetch_offset=at, partition_max_bytes=1 << 24)
+        body = Message(min_bytes=0, max_bytes=1 << 24, topics=[Message(topic=topic, partitions=[asked])])
+        part = cluster.call_leader(topic, partition, FETCH, body, version=11).responses[0].partitions[0]
+        assert part.error_code == 0
+        for place, header in batches.walk(part.records or b""):
+            at = header.next_offset
+            if header.is_control:
+                marker = read_marker(part.records, place)
+                ended = open_ones.pop(header.producer_id, [])
+                found += ended if marker is not None and marker.commit else []
+            else:
+                values = [(record.value or b"").decode() for record in records.decode(part.records, place)]
+                home = open_ones.setdefault(header.producer_id, []) if header.is_transactional else found
+                home += values
+        if at >= part.high_watermark:
+            assert not open_ones, f"{topic}-{partition} has open transactions: {open_ones}"
+            return found
