@@ -89,7 +89,7 @@ def run(config: Config, run: Run) -> dict[str, object]:
         writer = BatchWriter(lake, table_of(config, lake), config, run.spark)
         writer.catch_up()
         stream = read_stream(run.spark, config.source).writeStream.foreachBatch(writer.write)
-        query = start(stream, "archive", config, run.checkpoint.query("archive"))
+        query = start(stream, "archive", config.trigger, run.checkpoint.query("archive"))
         rows = watch({"archive": query}, run)
         lake.load()
     finally:

@@ -62,16 +62,17 @@ class Configuration(Section, kw_only=True, frozen=True):
     name: str = ""
     spark: dict[str, str] = {}
     metrics: Metrics | None = None
+    checkpoint: str = ""  # where streams remember how far they are
+    trigger: str = "5s"  # how often a stream takes a batch; `available-now`: until it has caught up, then it ends
 
     def title(self) -> str:
         return self.name or self.pipeline
 
 
 class StreamConfiguration(Configuration, kw_only=True, frozen=True):
-    """What every pipeline has that goes on and on, or until it has caught up (`trigger: available-now`)."""
+    """A pipeline that is always a stream."""
 
     checkpoint: str
-    trigger: str = "5s"
 
 
 def read_document(text: str, where: str, changes: Mapping[str, str] | None = None) -> dict[str, Any]:

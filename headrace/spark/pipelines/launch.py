@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.catalogue import Pipeline, pipeline
 from headrace.spark.pipelines.checkpoints import Checkpoint, Status, open_checkpoint
-from headrace.spark.pipelines.configuration import Configuration, StreamConfiguration
+from headrace.spark.pipelines.configuration import Configuration
 from headrace.spark.pipelines.java import check_java
 from headrace.spark.pipelines.metrics import PipelineMetrics
 from headrace.spark.pipelines.progress import StreamFacts
@@ -44,6 +44,10 @@ class Chorus:
         for voice in self._voices:
             voice.batch(done, total)
 
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        for voice in self._voices:
+            voice.table(columns, rows)
+
 
 class StatusKeeper:
     """A reporter that keeps the status file of a checkpoint up to date."""
@@ -59,6 +63,9 @@ class StatusKeeper:
 
     def batch(self, done: int, total: int) -> None:
         """Streams only."""
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Results are not status."""
 
     def stream(self, query: str, facts: StreamFacts) -> None:
         self._facts[query] = facts
@@ -98,7 +105,7 @@ def launch(
     checkpoint: Checkpoint | None = None
     keeper: StatusKeeper | None = None
     made.check(config)
-    if isinstance(config, StreamConfiguration):
+    if config.checkpoint:
         checkpoint = open_checkpoint(config.checkpoint)
         checkpoint.claim({"pipeline": config.pipeline, **made.shape(config)})
         keeper = StatusKeeper(checkpoint, config, clock)

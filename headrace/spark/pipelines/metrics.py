@@ -5,7 +5,7 @@ Made by the launcher when the configuration has a `metrics` section. The numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
@@ -54,6 +54,9 @@ class PipelineMetrics:
     def batch(self, done: int, total: int) -> None:
         self._tasks.labels(*self._labels, "").set(total)
         self._tasks_done.labels(*self._labels, "").set(done)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Results are not metrics."""
 
     def serve(self, where: Metrics) -> tuple[int, Callable[[], None]]:
         """Open the page; its port, and the way to close it."""

@@ -6,7 +6,7 @@ goes through the reporter, so that a terminal, a log and a test can each show it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +31,10 @@ class Reporter(Protocol):
         """How far a job with an end has come."""
         ...
 
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Rows that somebody wants to see."""
+        ...
+
 
 class Silence:
     """A reporter for nobody."""
@@ -42,6 +46,9 @@ class Silence:
         pass
 
     def batch(self, done: int, total: int) -> None:
+        pass
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         pass
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.metadata import Cluster, Topic
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import Source, StreamConfiguration, TopicTarget, spark_span
+from headrace.spark.pipelines.configuration import Source, TopicTarget, spark_span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,10 +77,10 @@ def to_topic(rows: DataFrame, target: TopicTarget, source_brokers: str) -> DataS
     return rows.writeStream.format(FORMAT).options(**target_options(target, source_brokers))
 
 
-def start(writer: DataStreamWriter, name: str, config: StreamConfiguration, folder: str) -> StreamingQuery:
-    """Start a query under the configuration's trigger, with its checkpoint in a folder."""
-    if config.trigger == AVAILABLE_NOW:
+def start(writer: DataStreamWriter, name: str, trigger: str, folder: str) -> StreamingQuery:
+    """Start a query that takes a batch as often as the trigger says, with its checkpoint in a folder."""
+    if trigger == AVAILABLE_NOW:
         triggered = writer.trigger(availableNow=True)
     else:
-        triggered = writer.trigger(processingTime=spark_span(config.trigger, "trigger"))
+        triggered = writer.trigger(processingTime=spark_span(trigger, "trigger"))
     return triggered.queryName(name).option("checkpointLocation", folder).start()
