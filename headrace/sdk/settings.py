@@ -82,6 +82,9 @@ def _merged(
         "bootstrap.servers": bootstrap,
         "client.id": "headrace-sdk",
         "logger": CLIENT_LOG,
+        # librdkafka 2.11 to 2.16 forgets its coordinators when all brokers are away a moment, and then waits for ever
+        # in send_offsets_to_transaction; without this it goes on asking the brokers it knows.
+        "metadata.recovery.strategy": "none",
         **own,
         **terms.preferred,
         **asked,
