@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headrace.cli import cluster, consume, group, log, produce, serve, topic, transaction
+from headrace.cli import cluster, consume, group, log, pipeline, produce, serve, topic, transaction
 from headrace.cli.options import examples
 from headrace.model.failure import Failure
 
@@ -105,6 +105,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def main() -> None:

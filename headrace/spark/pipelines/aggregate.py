@@ -15,7 +15,15 @@ from headrace.spark.pipelines.configuration import Section, Source, StreamConfig
 from headrace.spark.pipelines.measures import Measure, check_measures, column
 from headrace.spark.pipelines.parsers import Parse, check_parse, field_types, parsed
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import check_source, check_target, read_stream, start, to_topic
+from headrace.spark.pipelines.topics import (
+    Needed,
+    check_source,
+    read_stream,
+    source_topics,
+    start,
+    target_topics,
+    to_topic,
+)
 from headrace.spark.pipelines.watching import watch
 
 if TYPE_CHECKING:
@@ -88,8 +96,11 @@ def check(config: Config) -> None:
     if config.to.topic is None and config.to.parquet is None:
         raise Failure("to needs topic, parquet or both")
     check_source(config.source)
-    if config.to.topic is not None:
-        check_target(config.to.topic, config.source.brokers)
+
+
+def topics(config: Config) -> list[Needed]:
+    target = config.to.topic
+    return source_topics(config.source) + (target_topics(target, config.source.brokers) if target else [])
 
 
 def shape(config: Config) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from headrace.spark.lake.tables import Table, catch_up
 from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, span_ms
 from headrace.spark.pipelines.log_ends import log_ends
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import check_source, read_stream, start
+from headrace.spark.pipelines.topics import Needed, check_source, read_stream, source_topics, start
 from headrace.spark.pipelines.watching import watch
 from headrace.world.entropy import SystemEntropy
 
@@ -73,6 +73,10 @@ def check(config: Config) -> None:
     span_ms(config.compaction.keep_replaced, "compaction.keep_replaced")
     if config.lake.file_mb < 1 or config.compaction.every_batches < 1 or config.compaction.min_files < 2:
         raise Failure("lake.file_mb and compaction.every_batches are at least 1, compaction.min_files at least 2")
+
+
+def topics(config: Config) -> list[Needed]:
+    return source_topics(config.source)
 
 
 def shape(config: Config) -> dict[str, Any]:

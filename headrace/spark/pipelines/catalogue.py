@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.configuration import Configuration, convert, read_document
 from headrace.spark.pipelines.run import Run
+from headrace.spark.pipelines.topics import Needed
 
 NAMES = ("archive", "replay", "aggregate", "dedup", "dlq-report", "sql")
 
@@ -23,7 +24,11 @@ class Pipeline(Protocol):
     Config: type[Configuration]
 
     def check(self, config: Any) -> None:
-        """Failure if the configuration asks for what cannot be, or for topics that are not there."""
+        """Failure if the configuration asks for what cannot be. Asks nobody."""
+        ...
+
+    def topics(self, config: Any) -> list[Needed]:
+        """Every topic that the configuration names; all must be there."""
         ...
 
     def shape(self, config: Any) -> dict[str, Any]:
@@ -54,4 +59,10 @@ def read_configuration(text: str, where: str, changes: Mapping[str, str] | None 
     name = document.get("pipeline")
     if not isinstance(name, str):
         raise Failure(f"{where}: the key pipeline is missing: it says which one to run, one of {', '.join(NAMES)}")
-    return convert(document, pipeline(name, where).Config, where)
+    made = pipeline(name, where)
+    config = convert(document, made.Config, where)
+    try:
+        made.check(config)
+    except Failure as failure:
+        raise Failure(f"{where}: {failure}") from None
+    return config

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.spark.pipelines.configuration import Source, StreamConfiguration, TopicTarget, span_ms, spark_span
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import check_source, check_target, read_stream, start, to_topic
+from headrace.spark.pipelines.topics import (
+    Needed,
+    check_source,
+    read_stream,
+    source_topics,
+    start,
+    target_topics,
+    to_topic,
+)
 from headrace.spark.pipelines.watching import watch
 
 if TYPE_CHECKING:
@@ -46,7 +54,10 @@ class Config(StreamConfiguration, kw_only=True, frozen=True):
 def check(config: Config) -> None:
     span_ms(config.within, "within")
     check_source(config.source)
-    check_target(config.to, config.source.brokers)
+
+
+def topics(config: Config) -> list[Needed]:
+    return source_topics(config.source) + target_topics(config.to, config.source.brokers)
 
 
 def shape(config: Config) -> dict[str, Any]:

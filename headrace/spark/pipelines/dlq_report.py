@@ -18,10 +18,11 @@ from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
     AVAILABLE_NOW,
     FORMAT,
+    Needed,
     check_source,
-    existing_topics,
     read_batch,
     read_stream,
+    source_topics,
     start,
 )
 from headrace.spark.pipelines.watching import job_progress, watch
@@ -66,8 +67,11 @@ def check(config: Config) -> None:
     if config.redrive is not None and not config.checkpoint:
         raise Failure("the key checkpoint is missing: a redrive needs a folder to remember what it has sent back")
     check_source(config.source)
-    if config.redrive is not None and config.redrive.topic:
-        existing_topics(config.source.brokers, [config.redrive.topic])
+
+
+def topics(config: Config) -> list[Needed]:
+    target = config.redrive.topic if config.redrive else ""
+    return source_topics(config.source) + ([(config.source.brokers, target)] if target else [])
 
 
 def shape(config: Config) -> dict[str, Any]:

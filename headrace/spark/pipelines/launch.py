@@ -20,6 +20,7 @@ from headrace.spark.pipelines.metrics import PipelineMetrics
 from headrace.spark.pipelines.progress import StreamFacts
 from headrace.spark.pipelines.run import Reporter, Run, Silence
 from headrace.spark.pipelines.spark_errors import plain_error
+from headrace.spark.pipelines.topics import check_topics
 from headrace.world.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def launch(
     closing: list[Callable[[], None]] = []
     checkpoint: Checkpoint | None = None
     keeper: StatusKeeper | None = None
-    made.check(config)
+    check_topics(made.topics(config))
     if config.checkpoint:
         checkpoint = open_checkpoint(config.checkpoint)
         checkpoint.claim({"pipeline": config.pipeline, **made.shape(config)})

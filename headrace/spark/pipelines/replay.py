@@ -16,7 +16,7 @@ from headrace.spark.lake.lake import load_lake
 from headrace.spark.pipelines.configuration import Section, StreamConfiguration
 from headrace.spark.pipelines.replay_plan import Plan, make_plan
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import AVAILABLE_NOW, FORMAT, existing_topics, start
+from headrace.spark.pipelines.topics import AVAILABLE_NOW, FORMAT, Needed, check_topics, start
 from headrace.spark.pipelines.watching import watch
 
 if TYPE_CHECKING:
@@ -68,8 +68,10 @@ def check(config: Config) -> None:
         raise Failure(f"trigger: a replay has an end, so it is always {AVAILABLE_NOW}: leave the key out")
     if config.rows_per_step < 1:
         raise Failure("rows_per_step is at least 1")
-    if config.to.topic:
-        existing_topics(config.to.brokers, [config.to.topic])
+
+
+def topics(config: Config) -> list[Needed]:
+    return [(config.to.brokers, config.to.topic)] if config.to.topic else []
 
 
 def shape(config: Config) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def settled_plan(config: Config, run: Run) -> Plan:
         moment_ms(config.since), moment_ms(config.until), config.rows_per_step,
     )  # fmt: skip
     if not config.to.topic:
-        existing_topics(config.to.brokers, sorted({part.topic for part in plan.ranges}))
+        check_topics([(config.to.brokers, topic) for topic in sorted({part.topic for part in plan.ranges})])
     run.checkpoint.save(PLAN, plan)
     return plan
 

@@ -18,12 +18,14 @@ from headrace.spark.pipelines.parsers import Parse, check_parse, parsed
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
     FORMAT,
+    Needed,
     check_source,
-    check_target,
     read_batch,
     read_stream,
+    source_topics,
     start,
     target_options,
+    target_topics,
     to_topic,
 )
 from headrace.spark.pipelines.watching import job_progress, watch
@@ -87,8 +89,12 @@ def check(config: Config) -> None:
         check_source(table.source, f"tables.{name}.source")
         if table.parse is not None:
             check_parse(table.parse, f"tables.{name}.parse")
-    if config.to.topic is not None:
-        check_target(config.to.topic, brokers_of(config))
+
+
+def topics(config: Config) -> list[Needed]:
+    target = config.to.topic
+    needed = [one for table in config.tables.values() for one in source_topics(table.source)]
+    return needed + (target_topics(target, brokers_of(config)) if target else [])
 
 
 def shape(config: Config) -> dict[str, Any]:

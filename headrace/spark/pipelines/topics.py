@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headrace.client.metadata import Cluster, Topic
+from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.configuration import Source, TopicTarget, spark_span
 
@@ -22,29 +22,37 @@ PATIENCE_S = 10.0
 AVAILABLE_NOW = "available-now"
 
 
+Needed = tuple[str, str]  # brokers and a topic that must be there
+
+
 def check_source(source: Source, key: str = "source") -> None:
-    """The configuration names topics in one way, and all that it names are there."""
+    """The configuration names topics in one way."""
     if bool(source.topics) == bool(source.pattern):
         raise Failure(f"{key} needs either topics (a list of names) or pattern (a regular expression)")
-    if source.topics:
-        existing_topics(source.brokers, source.topics)
 
 
-def check_target(target: TopicTarget, source_brokers: str) -> None:
-    existing_topics(target.brokers or source_brokers, [target.topic])
+def source_topics(source: Source) -> list[Needed]:
+    return [(source.brokers, name) for name in source.topics]
 
 
-def existing_topics(brokers: str, names: Iterable[str]) -> dict[str, Topic]:
-    wanted = list(names)
-    with Cluster(brokers.split(","), "headrace-pipeline", patience_s=PATIENCE_S) as cluster:
-        found = cluster.topics(wanted)
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise Failure(
-            f"there is no topic {', '.join(missing)} at {brokers}: correct the name, or create it with "
-            f"`headrace topic create {missing[0]}`"
-        )
-    return found
+def target_topics(target: TopicTarget, source_brokers: str) -> list[Needed]:
+    return [(target.brokers or source_brokers, target.topic)]
+
+
+def check_topics(needed: Iterable[Needed]) -> None:
+    """Failure names the first topics that are not there."""
+    by_brokers: dict[str, list[str]] = {}
+    for brokers, name in needed:
+        by_brokers.setdefault(brokers, []).append(name)
+    for brokers, names in by_brokers.items():
+        with Cluster(brokers.split(","), "headrace-pipeline", patience_s=PATIENCE_S) as cluster:
+            found = cluster.topics(names)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise Failure(
+                f"there is no topic {', '.join(missing)} at {brokers}: correct the name, or create it with "
+                f"`headrace topic create {missing[0]}`"
+            )
 
 
 def source_options(source: Source) -> dict[str, str]:
