@@ -8,7 +8,13 @@ has passed, and reads once more. Bytes that are not in memory are read off the e
 whole even if it is larger than the limits (KIP-74); after that a response may end in the middle of a batch.
 
 Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
-Fetches by replicas (replica_id >= 0) are refused: there are none to serve yet.
+
+A replica (replica_id >= 0) gets everything that is stored, committed or not. What it asks for says what it has: that is
+noted before anything is read, since it is how records become committed. It also wants to hear how far that is.
+
+A consumer that says where it stands (rack_id, from version 11 on) is sent to an in-sync replica in the same place
+(KIP-392), which serves it up to the high watermark that it has heard of. What lies beyond is OFFSET_NOT_AVAILABLE
+there, never out of range.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from headrace.api.fetch_sessions import FetchPlan, FetchSessions, Wanted
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
-from headrace.replicas.waiters import Wanting
+from headrace.replicas.waiters import Audience, Wanting
 from headrace.wire.batches import walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -42,39 +48,56 @@ class Fetch:
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
-        if max(body.replica_id, body.replica_state.replica_id) >= 0:
-            return Message(error_code=ErrorCode.unknown_server_error)
         try:
             plan = self._sessions.plan(body, request.version)
         except KafkaError as error:
             return Message(error_code=error.code)
-        attempt = self._read(plan, body.max_bytes, stable=body.isolation_level == READ_COMMITTED)
+        reader = Reader(body)
+        attempt = self._read(plan, body.max_bytes, reader, arrived=True)
         if attempt.urgent or attempt.size >= body.min_bytes or body.max_wait_ms <= 0 or not plan.wanted:
             return self._answer(attempt)
         return _LongPoll(self, attempt, body).reply
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, plan: FetchPlan, max_bytes: int, *, stable: bool) -> _Attempt:
-        attempt = _Attempt(plan, stable)
+    def _read(self, plan: FetchPlan, max_bytes: int, reader: Reader, *, arrived: bool = False) -> _Attempt:
+        """One pass over the partitions; `arrived` when the request has just come."""
+        attempt = _Attempt(plan, reader)
         left = min(max_bytes, self._max_bytes)
         for wanted in plan.wanted:
             try:
                 partition = self._find(wanted)
-                partition.check_leader(wanted.leader_epoch)
+                self._admit(partition, wanted, reader, arrived)
                 if wanted.last_fetched_epoch >= 0:
                     diverging = partition.diverging(wanted.offset, wanted.last_fetched_epoch)
                     if diverging is not None:
                         attempt.add_diverging(wanted, partition, *diverging)
                         continue
-                slice_ = partition.read(
-                    wanted.offset, max(0, min(wanted.max_bytes, left)), at_least_one=attempt.size == 0, stable=stable
-                )
+                if reader.rack and partition.leads:
+                    nearest = self._host.nearest(partition, reader.rack, wanted.offset)
+                    if nearest is not None:
+                        attempt.add_preferred(wanted, partition, nearest)
+                        continue
+                room, first = max(0, min(wanted.max_bytes, left)), attempt.size == 0
+                if reader.is_replica:
+                    slice_ = partition.read_as_replica(wanted.offset, room, at_least_one=first)
+                else:
+                    slice_ = partition.read(wanted.offset, room, at_least_one=first, stable=reader.stable)
                 left -= slice_.size
                 attempt.add(wanted, partition, slice_)
             except KafkaError as error:
                 attempt.add_error(wanted, error)
         return attempt
+
+    def _admit(self, partition: Partition, wanted: Wanted, reader: Reader, arrived: bool) -> None:
+        if reader.is_replica:
+            partition.check_leader(wanted.leader_epoch)
+            if arrived:
+                partition.replica_fetched(reader.replica_id, reader.replica_epoch, wanted.offset)
+        elif reader.rack and not partition.leads:
+            partition.check_follower(wanted.leader_epoch, wanted.offset)
+        else:
+            partition.check_leader(wanted.leader_epoch)
 
     def _find(self, wanted: Wanted) -> Partition:
         if wanted.topic_id is not None:
@@ -95,10 +118,31 @@ class Fetch:
         return attempt.response()
 
 
+class Reader:
+    """Who asks, and what he may see."""
+
+    __slots__ = ("audience", "rack", "replica_epoch", "replica_id")
+
+    def __init__(self, body: Message) -> None:
+        self.replica_id: int = max(body.replica_id, body.replica_state.replica_id)
+        self.replica_epoch: int = body.replica_state.replica_epoch
+        self.rack: str = "" if self.is_replica else body.rack_id
+        stable = Audience.STABLE if body.isolation_level == READ_COMMITTED else Audience.COMMITTED
+        self.audience = Audience.REPLICA if self.is_replica else stable
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_id >= 0
+
+    @property
+    def stable(self) -> bool:
+        return self.audience is Audience.STABLE
+
+
 class _Found:
     """What one partition gave."""
 
-    __slots__ = ("diverging", "error", "partition", "records", "slice", "wanted")
+    __slots__ = ("diverging", "error", "partition", "preferred", "records", "slice", "wanted")
 
     def __init__(self, wanted: Wanted, partition: Partition | None, slice_: Slice | None, error: KafkaError | None):
         self.wanted = wanted
@@ -106,17 +150,18 @@ class _Found:
         self.slice = slice_
         self.error = error
         self.diverging: tuple[int, int] | None = None
+        self.preferred = -1  # another replica, which the reader should ask instead
         self.records: bytes | bytearray | None = b"" if slice_ is None or slice_.size == 0 else None
 
 
 class _Attempt:
     """One pass over the partitions of a fetch."""
 
-    __slots__ = ("found", "plan", "size", "stable", "urgent")
+    __slots__ = ("found", "plan", "reader", "size", "urgent")
 
-    def __init__(self, plan: FetchPlan, stable: bool) -> None:
+    def __init__(self, plan: FetchPlan, reader: Reader) -> None:
         self.plan = plan
-        self.stable = stable  # for a reader of committed transactions only
+        self.reader = reader
         self.found: list[_Found] = []
         self.size = 0
         self.urgent = False  # an answer that must not wait
@@ -132,6 +177,12 @@ class _Attempt:
     def add_diverging(self, wanted: Wanted, partition: Partition, epoch: int, end_offset: int) -> None:
         found = _Found(wanted, partition, None, None)
         found.diverging = (epoch, end_offset)
+        self.found.append(found)
+        self.urgent = True
+
+    def add_preferred(self, wanted: Wanted, partition: Partition, broker_id: int) -> None:
+        found = _Found(wanted, partition, None, None)
+        found.preferred = broker_id
         self.found.append(found)
         self.urgent = True
 
@@ -169,8 +220,9 @@ class _Attempt:
             wanted.told_end = -1
             return Message(partition_index=wanted.index, error_code=code, high_watermark=-1, records=b"")
         end, start = partition.high_watermark, partition.log.start_offset
-        news = found.records or end != wanted.told_end or start != wanted.told_start or found.diverging
-        if self.plan.incremental and not news:
+        known = end == wanted.told_end and start == wanted.told_start
+        redirected = found.diverging is not None or found.preferred >= 0
+        if self.plan.incremental and known and not found.records and not redirected:
             return None
         wanted.told_end, wanted.told_start = end, start
         partition.bytes_out += len(found.records or b"")
@@ -179,7 +231,8 @@ class _Attempt:
             high_watermark=end,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=start,
-            aborted_transactions=_aborted(partition, wanted.offset, found.records) if self.stable else None,
+            aborted_transactions=_aborted(partition, wanted.offset, found.records) if self.reader.stable else None,
+            preferred_read_replica=found.preferred,
             records=found.records,
         )
         if found.diverging:
@@ -211,7 +264,8 @@ class _LongPoll:
         self._wanting = Wanting(self._missing_bytes, loop.create_future())
         for found in attempt.found:
             if found.partition is not None:
-                found.partition.wait(self._wanting, stable=attempt.stable)
+                partition = found.partition
+                partition.readers.enter(self._wanting, attempt.reader.audience, partition, found.wanted.told_end)
         self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._expired)
         self._wanting.done.add_done_callback(self._resume)
         self.reply.add_done_callback(self._leave)
@@ -227,7 +281,7 @@ class _LongPoll:
         if self.reply.done():
             return
         attempt = self._attempt
-        answer = self._fetch._answer(self._fetch._read(attempt.plan, self._max_bytes, stable=attempt.stable))
+        answer = self._fetch._answer(self._fetch._read(attempt.plan, self._max_bytes, attempt.reader))
         if isinstance(answer, Message):
             self.reply.set_result(answer)
         elif answer is not None:
@@ -247,4 +301,4 @@ class _LongPoll:
         self._timer.cancel()
         for found in self._attempt.found:
             if found.partition is not None:
-                found.partition.leave(self._wanting)
+                found.partition.readers.leave(self._wanting)

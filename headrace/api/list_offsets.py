@@ -4,7 +4,8 @@ Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp 
 (KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest not yet
 uploaded (here: the start). Any other time gives the first record at or after it, or -1 when there is none. Searching
 may read the disk, so it happens off the event loop, in stage two. For isolation level 1 (read_committed) the log ends
-at the last stable offset.
+at the last stable offset. A new leader that does not know yet how far its predecessor had committed does not tell where
+the log ends (KIP-207): it could be before what was told already.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ListOffsets:
                     if search is not None:
                         searches.append((answer, search))
                 except KafkaError as error:
-                    answer.error_code = error.code
+                    answer.error_code = _code(error, request.version)
                 partitions.append(answer)
             answers.append(Message(name=topic.name, partitions=partitions))
         response = Message(topics=answers)
@@ -55,6 +56,8 @@ class ListOffsets:
         partition.check_leader(asked.current_leader_epoch)
         log, when = partition.log, asked.timestamp
         end = partition.last_stable_offset if stable else partition.high_watermark
+        if partition.is_settling and when not in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED):
+            raise KafkaError(ErrorCode.offset_not_available, f"{partition} has a new leader, ask again")
         if when == LATEST:
             answer.offset, answer.leader_epoch = end, partition.leader_epoch
         elif when in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
@@ -78,6 +81,13 @@ class ListOffsets:
             except KafkaError as error:
                 answer.error_code = error.code
         return response
+
+
+def _code(error: KafkaError, version: int) -> ErrorCode:
+    """Before version 5 clients know no OFFSET_NOT_AVAILABLE, and another code has them ask again."""
+    if error.code is ErrorCode.offset_not_available and version < 5:
+        return ErrorCode.leader_not_available
+    return error.code
 
 
 def _dated(found: tuple[int, int] | None, answer: Message, epoch_of: Callable[[int], int]) -> tuple[int, int] | None:

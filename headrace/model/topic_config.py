@@ -38,6 +38,9 @@ SETTINGS: tuple[Setting, ...] = (
     _S("headrace.flush", _T.STRING, "page-cache",
        "page-cache: acknowledged from memory, flushed every second; fsync: acknowledged once on disk",
        choices=("page-cache", "fsync"), broker_name="headrace.flush"),
+    _S("headrace.replica.lag.max.messages", _T.LONG, -1,
+       "a replica that is further behind its leader is not in sync, however short that lasts; -1: only time counts",
+       low=-1, broker_name="headrace.replica.lag.max.messages"),
     _S("index.interval.bytes", _T.INT, 4096, "log bytes between two index entries", low=0,
        broker_name="log.index.interval.bytes"),
     _S("max.compaction.lag.ms", _T.LONG, LONG_MAX, "the longest a record stays out of compaction", low=1,
@@ -84,7 +87,6 @@ ELSEWHERE: Mapping[str, str] = {
     "headrace.view.": _ABSENT.format("tag views"),
     "headrace.ttl.": _ABSENT.format("expiry with a dead letter topic"),
     "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
-    "headrace.replica.": _ABSENT.format("replication"),
     "remote.": _ABSENT.format("tiered storage"),
     "local.retention.": _ABSENT.format("tiered storage"),
     "leader.replication.throttled.": _ABSENT.format("replication"),
@@ -117,6 +119,7 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
+    replica_lag_max_messages: int = -1
     retention_bytes: int = -1
     retention_ms: int = 14 * DAY_MS
     segment_bytes: int = 1 << 30
@@ -173,6 +176,7 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
         min_cleanable_dirty_ratio=v["min.cleanable.dirty.ratio"],
         min_compaction_lag_ms=v["min.compaction.lag.ms"],
         min_insync_replicas=v["min.insync.replicas"],
+        replica_lag_max_messages=v["headrace.replica.lag.max.messages"],
         retention_bytes=v["retention.bytes"],
         retention_ms=v["retention.ms"],
         segment_bytes=v["segment.bytes"],

@@ -1,33 +1,115 @@
 """All partitions that this broker hosts, kept in step with the cluster's image.
 
-Handlers find a partition here, by name or by topic id; the broker calls `follow` with each new image. What the host
-needs from elsewhere: the logs of the data folder, and the settings in force for a topic.
+Handlers find a partition here, by name or by topic id; the broker calls `follow` with each new image, and `run` looks
+after what only time brings: replicas that fall behind, and high watermarks to be written down. What the host needs from
+elsewhere: the logs of the data folder, the settings in force for a topic, and in a cluster the plugs of `Home`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from headrace.log.logs import Logs
-from headrace.model.image import ClusterImage, TopicImage
-from headrace.model.topic_config import topic_config
+from headrace.model.image import ClusterImage, PartitionImage, TopicImage
+from headrace.model.topic_config import TopicConfig, topic_config
+from headrace.replicas.follower import ReplicaPulls
+from headrace.replicas.home import Home
+from headrace.replicas.leadership import IsrWrites
 from headrace.replicas.partition import Partition
+from headrace.replicas.watermarks import Watermarks
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
+from headrace.world.net import Net
 
 LeadershipChanged = Callable[[str, int, bool, int], None]  # topic, partition, leads, epoch
 
 
+logger = logging.getLogger(__name__)
+
+_REVIEW_S = 1.0
+_SAVE_S = 5.0
+
+
 class ReplicaHost:
-    def __init__(self, broker_id: int, logs: Logs, clock: Clock, broker_settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: Logs,
+        clock: Clock,
+        broker_settings: Mapping[str, str],
+        *,
+        lag_s: float = 30.0,
+        watermarks: Watermarks | None = None,
+    ) -> None:
         self._broker_id = broker_id
         self._logs = logs
         self._clock = clock
         self._broker_settings = broker_settings
+        self._watermarks = watermarks
+        self._home = Home(broker_id, clock, logs.request_sync, logs.off_loop, lag_s=lag_s, on_role=self._tell)
+        self._pulls: ReplicaPulls | None = None
         self._topics: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
         self._listeners: list[LeadershipChanged] = []
+
+    # --- plugs ------------------------------------------------------------------------------------------------------
+
+    def join_cluster(
+        self,
+        net: Net,
+        isr_writes: IsrWrites,
+        lease: Callable[[], bool],
+        *,
+        wait_ms: int = 500,
+        partition_bytes: int = 4 << 20,
+    ) -> None:
+        """Other brokers have replicas, too: called once, before the first `follow`. `lease` says whether this broker
+        may believe that it still leads what it led; the last two are those of its fetches from other leaders."""
+        home = self._home
+        home.isr_writes, home.lease = isr_writes, lease
+        home.pulls = self._pulls = ReplicaPulls(home, net, wait_ms=wait_ms, partition_bytes=partition_bytes)
+
+    def registered(self, broker_epoch: int) -> None:
+        """The cluster knows this broker under a new epoch: whatever it led before, it has to be elected for again."""
+        self._home.broker_epoch = broker_epoch
+        for partition in self.partitions():
+            partition.forget_role()
+
+    def lay_down(self) -> None:
+        """This broker has lost touch with its cluster: others may lead by now what it led."""
+        gone = KafkaError(ErrorCode.not_leader_or_follower, "this broker has lost touch with its cluster")
+        for partition in self.partitions():
+            if partition.leads:
+                partition.resign(gone)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._review_for_ever())
+            if self._pulls is not None:
+                group.create_task(self._pulls.run())
+
+    async def _review_for_ever(self) -> None:
+        saved_s = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(min(_REVIEW_S, self._home.lag_s / 2))
+            for partition in list(self.partitions()):
+                if partition.leadership is not None:
+                    partition.review()
+            if self._watermarks is not None and self._clock.monotonic() - saved_s >= _SAVE_S:
+                saved_s = self._clock.monotonic()
+                await self._logs.off_loop(self._watermarks.save, self._known_watermarks())
+
+    def save_watermarks(self) -> None:
+        """Called at a clean stop; blocks."""
+        if self._watermarks is not None:
+            self._watermarks.save(self._known_watermarks())
+
+    def _known_watermarks(self) -> dict[tuple[uuid.UUID, int], int]:
+        return {(p.topic_id, p.index): p.high_watermark for p in self.partitions() if not p.alone}
 
     # --- finding ----------------------------------------------------------------------------------------------------
 
@@ -46,6 +128,21 @@ class ReplicaHost:
         except KeyError:
             raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
 
+    def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """The replica that a consumer in `rack` should read from; None if that is this one. It must be in sync and have
+        what the consumer asks for."""
+        brokers, leadership = self._home.brokers, partition.leadership
+        if leadership is None or leadership.state.isr == (self._broker_id,):
+            return None
+        own = brokers.get(self._broker_id)
+        if own is None or own.rack == rack:
+            return None
+        for broker_id in leadership.state.isr:
+            broker, follower = brokers.get(broker_id), leadership.followers.get(broker_id)
+            if broker is not None and broker.rack == rack and follower is not None and follower.end_offset >= offset:
+                return broker_id
+        return None
+
     def partitions(self) -> Iterator[Partition]:
         for partitions in self._topics.values():
             yield from partitions.values()
@@ -59,6 +156,7 @@ class ReplicaHost:
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """Make the hosted partitions those of `new`. Topics that did not change cost nothing."""
         settings_changed = old.broker_settings != new.broker_settings
+        self._home.brokers = new.brokers
         for name, before in old.topics.items():
             after = new.topics.get(name)
             if after is None or after.id != before.id:
@@ -69,39 +167,47 @@ class ReplicaHost:
 
     def _drop(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.id, None)
-        for index, partition in self._topics.pop(topic.name, {}).items():
-            led = partition.leads
-            partition.resign(KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {topic.name} was deleted"))
-            self._logs.delete(topic.name, index)
-            if led:
-                self._tell(topic.name, index, False, partition.leader_epoch)
+        for partition in self._topics.pop(topic.name, {}).values():
+            self._let_go(partition, f"topic {topic.name} was deleted")
+
+    def _let_go(self, partition: Partition, why: str) -> None:
+        if self._home.pulls is not None:
+            self._home.pulls.stop(partition)
+        partition.resign(KafkaError(ErrorCode.unknown_topic_or_partition, why))
+        self._logs.delete(partition.topic, partition.index)
 
     def _host(self, topic: TopicImage, image: ClusterImage) -> None:
         config = topic_config(topic.settings, self._settings_in(image))
         hosted = self._topics.setdefault(topic.name, {})
         self._by_id[topic.id] = hosted
         for wanted in topic.partitions:
-            if self._broker_id not in wanted.replicas:
-                continue
             partition = hosted.get(wanted.index)
+            if self._broker_id not in wanted.replicas:
+                if partition is not None and not partition.knows_better(wanted):
+                    del hosted[wanted.index]
+                    self._let_go(partition, f"{partition} is on other brokers now")
+                continue
             if partition is None:
-                log = self._logs.get(topic.name, wanted.index)
-                if log is None:
-                    log = self._logs.create(topic.name, wanted.index, topic.id, config)
-                partition = Partition(topic.name, topic.id, wanted.index, log, self._clock, self._logs.request_sync)
-                hosted[wanted.index] = partition
+                partition = hosted[wanted.index] = self._open(topic, wanted, config)
             if partition.log.config != config:
                 partition.reconfigure(config)
-            partition.in_sync = len(wanted.isr)
-            partition.alone = len(wanted.replicas) == 1
-            if wanted.leader == self._broker_id and partition.leader_epoch != wanted.leader_epoch:
-                partition.lead(wanted.leader_epoch)
-                self._tell(topic.name, wanted.index, True, wanted.leader_epoch)
+            partition.apply(wanted)
+
+    def _open(self, topic: TopicImage, wanted: PartitionImage, config: TopicConfig) -> Partition:
+        log = self._logs.get(topic.name, wanted.index)
+        if log is None:
+            log = self._logs.create(topic.name, wanted.index, topic.id, config)
+        known = log.end_offset
+        if len(wanted.replicas) > 1:
+            known = self._watermarks.known(topic.id, wanted.index) if self._watermarks is not None else 0
+        elif config.fsync:
+            known = log.synced_offset
+        return Partition(topic.name, topic.id, wanted.index, log, self._home, known)
 
     def _settings_in(self, image: ClusterImage) -> dict[str, str]:
         dynamic = image.broker_settings
         return {**self._broker_settings, **dynamic.get("", {}), **dynamic.get(str(self._broker_id), {})}
 
-    def _tell(self, topic: str, index: int, leads: bool, epoch: int) -> None:
+    def _tell(self, partition: Partition, leads: bool, epoch: int) -> None:
         for listener in self._listeners:
-            listener(topic, index, leads, epoch)
+            listener(partition.topic, partition.index, leads, epoch)

@@ -42,6 +42,7 @@ class TopicJournal:
         now = self._clock.now_ms()
         contents = [Record(index, now, key, value, ()) for index, (key, value) in enumerate(records)]
         hosted = self._host.find(topic, partition)
+        hosted.check_enough_replicas()
         if producer is None:
             appended = hosted.append(memoryview(encode_batch(contents)), internal=True)
         else:
@@ -53,13 +54,18 @@ class TopicJournal:
     def append_end(self, topic: str, partition: int, end: TransactionEnd) -> Awaitable[None]:
         """Write the end of a producer's transaction, in the same manner."""
         hosted = self._host.find(topic, partition)
+        hosted.check_enough_replicas()
         return _committed(hosted, hosted.append_end(end))
 
     async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
-        """Everything committed, in order, in chunks."""
+        """Everything stored, in order, in chunks, once it is committed: what an earlier leader acknowledged may be
+        among what this one does not know to be committed yet."""
         hosted = self._host.find(topic, partition)
-        offset = hosted.log.start_offset
-        while offset < hosted.high_watermark:
+        offset, end = hosted.log.start_offset, hosted.log.end_offset
+        waiting = hosted.committed_through(end - 1)
+        if waiting is not None:
+            await waiting
+        while offset < end:
             found = hosted.read(offset, _READ_BYTES, at_least_one=True)
             data = await self._off_loop(found.load)
             chunk: list[JournalEntry] = []

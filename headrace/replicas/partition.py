@@ -1,74 +1,185 @@
 """One partition on this broker: its log, its role, and how far it is committed.
 
 Invariant, checked where the two are made: log start <= last stable offset <= high watermark <= log end. Neither goes
-back while this broker leads. With `headrace.flush=fsync` a record counts only once it is on disk. Records from the last
-stable offset on belong to transactions that are open, or come after such records: read_committed readers wait for them.
+back while this broker leads. A record is committed once all replicas have it that may lead after this one (isr.py),
+with `headrace.flush=fsync` on disk. Records from the last stable offset on belong to transactions that are open, or
+come after such records: read_committed readers wait for them.
 
-Called by `replicas.host`; appends check role and epoch and write with no await in between.
+The role follows from the cluster's state of the partition (`apply`): leader epochs never go back, and neither do
+versions within an epoch. A leader appends, and the others pull from it (follower.py). Called by `replicas.host` and by
+handlers; appends check role and epoch and write with no await in between.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable
 
 from headrace.log.partition_log import Appended, PartitionLog
-from headrace.log.reading import Slice
+from headrace.log.reading import EMPTY, Slice
+from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig
 from headrace.model.transaction_end import TransactionEnd
-from headrace.replicas.waiters import CommitWaiters, FetchWaiters, Wanting
+from headrace.replicas.home import Home
+from headrace.replicas.isr import Limits, may_commit
+from headrace.replicas.isr_changes import IsrChanges
+from headrace.replicas.leadership import Leadership
+from headrace.replicas.waiters import CommitWaiters, Readers
 from headrace.wire.errors import ErrorCode, KafkaError
-from headrace.world.clock import Clock
 
-Synced = Callable[[PartitionLog], "asyncio.Future[None]"]
+logger = logging.getLogger(__name__)
 
 
 class Partition:
-    def __init__(self, topic: str, topic_id: uuid.UUID, index: int, log: PartitionLog, clock: Clock, sync: Synced):
+    def __init__(self, topic: str, topic_id: uuid.UUID, index: int, log: PartitionLog, home: Home, known: int = 0):
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.state: PartitionImage | None = None
         self.leader_epoch = -1
         self.leads = False
         self.in_sync = 1  # replicas that are, this one among them
         self.alone = True  # there is no other replica
-        self.fetchers = FetchWaiters()
-        self.stable_fetchers = FetchWaiters()  # of readers that see committed transactions only
+        self.leadership: Leadership | None = None  # while it leads and is not alone
+        self.isr_changes = IsrChanges(self, home)
         self.ends = 0  # of transactions, that were written here
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self._clock = clock
-        self._sync = sync
+        self._home = home
         self._syncing = False
-        self._high_watermark = log.synced_offset if log.config.fsync else log.end_offset
-        self._stable_seen = 0  # how far the waiting read_committed readers know of
+        self._resigned_epoch = -1  # it does not lead again in an epoch in which it gave up
+        self._reshaping = False
+        self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
+        self._high_watermark = max(log.start_offset, min(known, log.end_offset))  # `known` before the last stop
         self._commits = CommitWaiters()
+        self._syncs = CommitWaiters()
+        self.readers = Readers(home.clock)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
 
     # --- role -------------------------------------------------------------------------------------------------------
 
-    def lead(self, epoch: int) -> None:
-        """Serve as leader under `epoch`. The epoch's start is on record before the first append under it."""
-        if self.leads and self.leader_epoch == epoch:
+    def knows_better(self, state: PartitionImage) -> bool:
+        """Whether what is known here of the cluster's state is newer than `state`."""
+        known = self.state
+        return known is not None and (state.leader_epoch, state.version) < (known.leader_epoch, known.version)
+
+    def apply(self, state: PartitionImage) -> None:
+        """Take the role that the cluster's state gives this broker. What is not newer than what is known is ignored."""
+        known = self.state
+        if known is not None and (state.leader_epoch, state.version) <= (known.leader_epoch, known.version):
             return
-        self.log.epochs.assign(epoch, self.log.end_offset)
+        if self._reshaping:
+            self._state_after = state
+            return
+        self.in_sync = len(state.isr)
+        self.alone = len(state.replicas) == 1
+        if not self._elected(state):
+            self._follow(state)
+        elif self.leads and state.leader_epoch == self.leader_epoch:
+            self._go_on(state)
+        else:
+            self._lead(state)
+        self.state = state  # last, so that what failed on the way is done again
+
+    def _elected(self, state: PartitionImage) -> bool:
+        """A leader's entry in the ISR names the start of the broker that was elected; an earlier one does not count."""
+        home = self._home
+        if state.leader != home.broker_id or state.leader_epoch <= self._resigned_epoch:
+            return False
+        epochs = dict(zip(state.isr, state.isr_epochs, strict=True)) if state.isr_epochs else {}
+        return home.broker_epoch is None or epochs.get(home.broker_id) == home.broker_epoch
+
+    def _lead(self, state: PartitionImage) -> None:
+        """Serve as leader. The epoch's start is on record before the first append under it."""
+        if self.leads:
+            self.resign(KafkaError(ErrorCode.not_leader_or_follower, f"{self} has a new leader epoch"))
+        if self._home.pulls is not None:
+            self._home.pulls.stop(self)
+        log, epoch = self.log, state.leader_epoch
+        log.epochs.assign(epoch, log.end_offset)
         self.leader_epoch = epoch
         self.leads = True
-        self.log.settle(self._high_watermark)
-        self._raise_high_watermark()
+        if not self.alone:
+            self.leadership = Leadership(state, self._home.broker_id, log.end_offset, self._home.clock.monotonic())
+        log.settle(self._high_watermark)
+        self.commit_more()
+        if log.config.fsync and log.synced_offset < log.end_offset:
+            self._sync_soon()
+        self._home.on_role(self, True, epoch)
+
+    def _go_on(self, state: PartitionImage) -> None:
+        """The same leader in the same epoch: replicas or ISR are others."""
+        now_s = self._home.clock.monotonic()
+        if self.alone:
+            self.leadership = None
+        elif self.leadership is None:
+            self.leadership = Leadership(state, self._home.broker_id, self.log.end_offset, now_s)
+        else:
+            self.leadership.adopt(state, now_s)
+        self.commit_more()
+        if not self.alone and not may_commit(state, self.log.config.min_insync_replicas):
+            self._commits.fail(
+                KafkaError(
+                    ErrorCode.not_enough_replicas_after_append,
+                    f"{self} has {len(state.isr)} replicas in sync, too few to commit what was written",
+                )
+            )
+        self.isr_changes.review()
+
+    def _follow(self, state: PartitionImage) -> None:
+        known = self.state
+        if self.leads:
+            self.resign(KafkaError(ErrorCode.not_leader_or_follower, f"{self} is led by broker {state.leader} now"))
+        self.leader_epoch = state.leader_epoch
+        moved = known is None or (known.leader, known.leader_epoch) != (state.leader, state.leader_epoch)
+        if self._home.pulls is not None and moved:
+            self._home.pulls.stop(self)
+            if state.leader not in (-1, self._home.broker_id):
+                self.state = state
+                self._home.pulls.follow(self)
 
     def resign(self, error: KafkaError) -> None:
         """Stop serving: whoever waits is told why."""
-        self.leads = False
+        led, self.leads = self.leads, False
+        self.leadership = None
+        self._resigned_epoch = self.leader_epoch if led else self._resigned_epoch
         self._commits.fail(error)
-        self._wake_fetchers()
+        self._syncs.fail(error)
+        self.readers.wake_all()
+        if led:
+            self._home.on_role(self, False, self.leader_epoch)
+
+    def forget_role(self) -> None:
+        """This broker's registration is another now: what it led it leads again only once it is elected anew."""
+        if self.leads:
+            self.resign(
+                KafkaError(ErrorCode.not_leader_or_follower, f"the broker of {self} lost touch with its cluster")
+            )
+        state, self.state = self.state, None
+        if state is not None:
+            self.apply(state)
 
     def check_leader(self, known_epoch: int) -> None:
         """Fence a request that believes in another epoch (KIP-320); -1 means that it does not say."""
-        if not self.leads:
+        if not self.leads or not self._home.in_touch():
             raise KafkaError(ErrorCode.not_leader_or_follower)
+        self.check_epoch(known_epoch)
+
+    def check_follower(self, known_epoch: int, offset: int) -> None:
+        """Whether a consumer may read here although another broker leads (KIP-392)."""
+        if self.state is None or self.state.leader == -1 or self._reshaping or not self._home.in_touch():
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        self.check_epoch(known_epoch)
+        if offset > self._high_watermark:
+            raise KafkaError(ErrorCode.offset_not_available, f"{self} has not heard of a commit of {offset} yet")
+
+    def check_epoch(self, known_epoch: int) -> None:
         if known_epoch >= 0 and known_epoch != self.leader_epoch:
             stale = known_epoch < self.leader_epoch
             raise KafkaError(ErrorCode.fenced_leader_epoch if stale else ErrorCode.unknown_leader_epoch)
@@ -76,13 +187,92 @@ class Partition:
     def check_enough_replicas(self) -> None:
         """Refuse acks=all before the append when fewer replicas are in sync than the topic asks for."""
         wanted = self.log.config.min_insync_replicas
-        if self.in_sync < wanted:
+        if self.in_sync < wanted and self.leads:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{self.topic}-{self.index} has {self.in_sync} replicas in sync, min.insync.replicas is {wanted}",
+                f"{self} has {self.in_sync} replicas in sync, min.insync.replicas is {wanted}",
             )
 
     # --- writing ----------------------------------------------------------------------------------------------------
+
+    def append(self, records: memoryview, *, internal: bool = False, transactional: bool = False) -> Appended:
+        """Write produced batches; they are visible once committed."""
+        home = self._home
+        if not self.leads or (home.lease is not None and not home.lease()):
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        appended = self.log.append(
+            records, self.leader_epoch, now_ms=home.clock.now_ms(), internal=internal, transactional=transactional
+        )
+        if not appended.duplicate:
+            self.messages_in += appended.last_offset - appended.base_offset + 1
+            self.bytes_in += len(records)
+            self._grown(len(records))
+        return appended
+
+    def append_end(self, end: TransactionEnd) -> Appended:
+        """Write the end of a producer's transaction. One that is here already does no harm."""
+        self.check_leader(-1)
+        appended = self.log.append_marker(
+            end.producer_id,
+            end.producer_epoch,
+            end.coordinator_epoch,
+            end.commit,
+            self.leader_epoch,
+            strict=end.strict,
+            now_ms=self._home.clock.now_ms(),
+        )
+        self.ends += 1
+        if not appended.duplicate:
+            self._grown(0)
+        return appended
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return self.log.has_open_transaction(producer_id, epoch)
+
+    def _grown(self, size: int) -> None:
+        self.readers.appended(size)
+        if self.log.config.fsync:
+            self._sync_soon()
+        else:
+            self.commit_more()
+
+    def committed(self, appended: Appended) -> asyncio.Future[None] | None:
+        """None when the records are committed already, else a future of that moment."""
+        return self.committed_through(appended.last_offset)
+
+    def committed_through(self, last_offset: int) -> asyncio.Future[None] | None:
+        return None if last_offset < self._high_watermark else self._commits.wait_for(last_offset)
+
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether an append is committed when it returns."""
+        config = self.log.config
+        return self.alone and not config.fsync and config.min_insync_replicas <= 1
+
+    def stored(self, appended: Appended) -> asyncio.Future[None] | None:
+        """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""
+        if not self.log.config.fsync or appended.last_offset < self.log.synced_offset:
+            return None
+        return self._syncs.wait_for(appended.last_offset)
+
+    def _sync_soon(self) -> None:
+        """Group commit: one sync at a time, which covers everything written before it started."""
+        if not self._syncing:
+            self._syncing = True
+            self._home.sync(self.log).add_done_callback(self._on_synced)
+
+    def _on_synced(self, synced: asyncio.Future[None]) -> None:
+        self._syncing = False
+        if synced.cancelled() or synced.exception() is not None:
+            self.resign(KafkaError(ErrorCode.kafka_storage_error, f"{self.log.directory}: the disk failed to sync"))
+            return
+        self._syncs.advance(self.log.synced_offset)
+        if self.leads:
+            self.commit_more()
+            if self.log.synced_offset < self.log.end_offset:
+                self._sync_soon()
+
+    # --- what is committed ------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -98,127 +288,126 @@ class Partition:
         assert stable <= end, "last stable offset outside the log"
         return stable
 
-    def append(self, records: memoryview, *, internal: bool = False, transactional: bool = False) -> Appended:
-        """Write produced batches; they are visible once committed."""
-        if not self.leads:
-            raise KafkaError(ErrorCode.not_leader_or_follower)
-        appended = self.log.append(
-            records, self.leader_epoch, now_ms=self._clock.now_ms(), internal=internal, transactional=transactional
-        )
-        if not appended.duplicate:
-            self.messages_in += appended.last_offset - appended.base_offset + 1
-            self.bytes_in += len(records)
-            self._grown(len(records))
-        return appended
-
-    def append_end(self, end: TransactionEnd) -> Appended:
-        """Write the end of a producer's transaction. One that is here already does no harm."""
-        if not self.leads:
-            raise KafkaError(ErrorCode.not_leader_or_follower)
-        appended = self.log.append_marker(
-            end.producer_id,
-            end.producer_epoch,
-            end.coordinator_epoch,
-            end.commit,
-            self.leader_epoch,
-            strict=end.strict,
-            now_ms=self._clock.now_ms(),
-        )
-        self.ends += 1
-        if not appended.duplicate:
-            self._grown(0)
-        return appended
-
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        return self.log.has_open_transaction(producer_id, epoch)
-
-    def _grown(self, size: int) -> None:
-        if self.log.config.fsync:
-            self._sync_soon()
-        else:
-            self._set_high_watermark(self.log.end_offset)
-        if self.fetchers:
-            self.fetchers.arrived(size)
-        if self.stable_fetchers and self.last_stable_offset > self._stable_seen:
-            self._stable_seen = self.last_stable_offset
-            if size:
-                self.stable_fetchers.arrived(size)
-            else:
-                self.stable_fetchers.wake_all()  # all of a transaction at once, however much that is
-
-    def committed(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when the records are committed already, else a future of that moment."""
-        if appended.last_offset < self._high_watermark:
-            return None
-        return self._commits.wait_for(appended.last_offset)
+    @property
+    def own_end(self) -> int:
+        """How far this replica has the log, as safely as the topic asks."""
+        return self.log.synced_offset if self.log.config.fsync else self.log.end_offset
 
     @property
-    def commits_at_once(self) -> bool:
-        """Whether an append is committed when it returns."""
+    def limits(self) -> Limits:
         config = self.log.config
-        return self.alone and not config.fsync and config.min_insync_replicas <= 1
+        return Limits(self._home.lag_s, config.replica_lag_max_messages, config.min_insync_replicas)
 
-    def stored(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""
-        return self.committed(appended) if self.log.config.fsync else None
-
-    def _sync_soon(self) -> None:
-        """Group commit: one sync at a time, which covers everything written before it started."""
-        if not self._syncing:
-            self._syncing = True
-            self._sync(self.log).add_done_callback(self._on_synced)
-
-    def _on_synced(self, synced: asyncio.Future[None]) -> None:
-        self._syncing = False
-        if synced.cancelled() or synced.exception() is not None:
-            self.resign(KafkaError(ErrorCode.kafka_storage_error, f"{self.log.directory}: the disk failed to sync"))
+    def commit_more(self) -> None:
+        """A leader's high watermark, as far as it can go now."""
+        if not self.leads:
             return
-        self._raise_high_watermark()
-        if self.leads and self.log.synced_offset < self.log.end_offset:
-            self._sync_soon()
+        leadership = self.leadership
+        if leadership is None:
+            self._set_high_watermark(self.own_end)
+            return
+        end = leadership.committed_end(self.own_end, self.limits, self._home.brokers, self._home.clock.monotonic())
+        if end is not None:
+            self._set_high_watermark(end)
 
-    def _raise_high_watermark(self) -> None:
-        self._set_high_watermark(self.log.synced_offset if self.log.config.fsync else self.log.end_offset)
+    def heard_of_commit(self, epoch: int, leader_high_watermark: int) -> None:
+        """A follower's high watermark: what its leader says is committed, as far as it is here."""
+        self._check_follows(epoch)
+        self._set_high_watermark(min(leader_high_watermark, self.log.end_offset))
 
     def _set_high_watermark(self, offset: int) -> None:
         if offset <= self._high_watermark:
             return
         assert self.log.start_offset <= offset <= self.log.end_offset, "high watermark outside the log"
-        self._high_watermark = offset
+        before, self._high_watermark = self._high_watermark, offset
         self.log.settle(offset)
         self._commits.advance(offset)
-        if self.log.config.fsync:
-            self._wake_fetchers()
+        self.readers.committed(before, offset, self.log.end_offset, self)
+
+    @property
+    def is_settling(self) -> bool:
+        """A new leader that does not know yet how far its predecessor had committed (KIP-207)."""
+        return self.leadership is not None and self._high_watermark < self.leadership.epoch_start
+
+    # --- other replicas ---------------------------------------------------------------------------------------------
+
+    def replica_fetched(self, broker_id: int, broker_epoch: int, offset: int) -> None:
+        """A follower has everything before `offset`, under this leader's epoch."""
+        leadership = self.leadership
+        if leadership is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{self} has no replica on broker {broker_id}")
+        if offset > self.log.end_offset:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        follower = leadership.followers.get(broker_id)
+        before = -1 if follower is None else follower.end_offset
+        leadership.fetched(broker_id, broker_epoch, offset, self.log.end_offset, self._home.clock.monotonic())
+        if offset != before:
+            self.commit_more()
+        if broker_id not in leadership.state.isr:
+            self.isr_changes.review()
+
+    def review(self) -> None:
+        """What only time brings: a replica that fell behind, and one that need not be waited for any more."""
+        self.isr_changes.review()
+        self.commit_more()
+
+    # --- a follower's log -------------------------------------------------------------------------------------------
+
+    def _check_follows(self, epoch: int) -> None:
+        if self.leads or self.leader_epoch != epoch or self._reshaping:
+            raise KafkaError(ErrorCode.fenced_leader_epoch, f"{self} does not follow the leader of epoch {epoch}")
+
+    def take(self, epoch: int, records: memoryview) -> None:
+        """Append what the leader of `epoch` sent."""
+        self._check_follows(epoch)
+        self.log.append_as_follower(records, self._home.clock.now_ms())
+        self.readers.appended(len(records))
+
+    async def forget_before(self, offset: int) -> None:
+        """The leader's log starts here by now. It is committed, or the leader could not have let go of it."""
+        await self._home.off_loop(self.log.advance_start, offset)
+        self._set_high_watermark(self.log.start_offset)
+
+    async def reshape(self, epoch: int, change: Callable[[int], None], offset: int) -> None:
+        """Truncate or restart the log as the leader of `epoch` has it, off the event loop. The cluster's word on this
+        partition waits meanwhile: nobody may lead with half a log."""
+        self._check_follows(epoch)
+        self._reshaping = True
+        try:
+            await self._home.off_loop(change, offset)
+        finally:
+            self._reshaping = False
+            log = self.log
+            if log.end_offset < self._high_watermark:
+                logger.warning("%s lost %d committed records", self, self._high_watermark - log.end_offset)
+            self._high_watermark = max(log.start_offset, min(self._high_watermark, log.end_offset))
+            state, self._state_after = self._state_after, None
+            if state is not None:
+                self.apply(state)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool, stable: bool = False) -> Slice:
         """Committed bytes from `offset` on; KafkaError(offset_out_of_range) outside of what is stored. With `stable`
         only what no open transaction can change any more."""
-        if offset > self._high_watermark:
-            raise KafkaError(ErrorCode.offset_out_of_range)
+        if self._high_watermark < offset <= self.log.end_offset:
+            return EMPTY  # stored, but not yet for readers
         end = self.last_stable_offset if stable else self._high_watermark
         return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
 
-    def wait(self, wanting: Wanting, *, stable: bool) -> None:
-        """`wanting` is told of what comes, until it leaves."""
-        if stable:
-            self._stable_seen = max(self._stable_seen, self.last_stable_offset)
-            self.stable_fetchers.enter(wanting)
-        else:
-            self.fetchers.enter(wanting)
-
-    def leave(self, wanting: Wanting) -> None:
-        self.fetchers.leave(wanting)
-        self.stable_fetchers.leave(wanting)
-
-    def _wake_fetchers(self) -> None:
-        self.fetchers.wake_all()
-        self.stable_fetchers.wake_all()
+    def read_as_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
+        """Everything that is stored, committed or not."""
+        return self.log.read(offset, max_bytes, self.log.end_offset, at_least_one=at_least_one)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch not above `epoch`, the offset where it ended); (-1, -1) if nothing is known that far back."""
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset) or (-1, -1)
+
+    def own_last(self) -> tuple[int, int]:
+        """The last epoch in this replica's log, and where the log ends."""
+        if self.log.offline is not None or self._reshaping:
+            raise KafkaError(ErrorCode.kafka_storage_error, f"the log of {self} cannot be used now")
+        return self.log.epochs.latest, self.log.end_offset
 
     def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
         """Where the history of a reader that stands at `offset`, its last record of `last_epoch`, parts from ours."""
@@ -229,15 +418,17 @@ class Partition:
 
     def delete_records(self, before: int) -> int:
         """Move the start of the log; -1 means up to the high watermark. The new start offset."""
+        self.check_leader(-1)
         target = self._high_watermark if before == -1 else before
         if not 0 <= target <= self._high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
         self.log.advance_start(target)
-        self._wake_fetchers()
+        self.readers.wake_all()
         return self.log.start_offset
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.log.reconfigure(config)
-        self._raise_high_watermark()
-        if config.fsync and self.log.synced_offset < self.log.end_offset:
+        self.commit_more()
+        self.isr_changes.review()
+        if self.leads and config.fsync and self.log.synced_offset < self.log.end_offset:
             self._sync_soon()

@@ -1,4 +1,4 @@
-"""Those who wait for a partition: producers for a record to be committed, consumers for records to come.
+"""Those who wait for a partition: producers for a record to be committed, consumers and replicas for records to come.
 
 Owned by `replicas.partition`, which wakes them; everything runs on the event loop, so there are no locks. A waiter
 that is no longer interested is simply marked done and skipped.
@@ -7,13 +7,20 @@ that is no longer interested is simply marked done and skipped.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
+from enum import Enum
+from typing import Protocol
 
 from headrace.wire.errors import KafkaError
+from headrace.world.clock import Clock, Timer
+
+HIGH_WATERMARK_NEWS_S = 0.02  # so much later replicas hear of it, for by then it may have moved on
 
 
 class CommitWaiters:
-    """Futures that complete once an offset lies below a rising mark. Appends come in offset order: a queue will do."""
+    """Futures that complete once an offset lies below a rising mark. Nearly all come in the order of offsets, so a
+    queue will do; only who asks again for what was written before has to find his place."""
 
     __slots__ = ("_queue",)
 
@@ -22,7 +29,11 @@ class CommitWaiters:
 
     def wait_for(self, last_offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((last_offset, future))
+        queue = self._queue
+        if queue and queue[-1][0] > last_offset:
+            queue.insert(bisect_right(queue, last_offset, key=lambda waiting: waiting[0]), (last_offset, future))
+        else:
+            queue.append((last_offset, future))
         return future
 
     def advance(self, mark: int) -> None:
@@ -63,16 +74,16 @@ class FetchWaiters:
     __slots__ = ("_wanting",)
 
     def __init__(self) -> None:
-        self._wanting: set[Wanting] = set()
+        self._wanting: dict[Wanting, None] = {}  # whoever came first is woken first
 
     def __bool__(self) -> bool:
         return bool(self._wanting)
 
     def enter(self, wanting: Wanting) -> None:
-        self._wanting.add(wanting)
+        self._wanting[wanting] = None
 
     def leave(self, wanting: Wanting) -> None:
-        self._wanting.discard(wanting)
+        self._wanting.pop(wanting, None)
 
     def arrived(self, size: int) -> None:
         for wanting in self._wanting:
@@ -81,3 +92,96 @@ class FetchWaiters:
     def wake_all(self) -> None:
         for wanting in self._wanting:
             wanting.wake()
+
+
+class Audience(Enum):
+    """What a reader gets to see."""
+
+    COMMITTED = "committed"
+    STABLE = "stable"  # and of no open transaction
+    REPLICA = "replica"  # everything
+
+
+class Watermarked(Protocol):
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
+class Readers:
+    """All fetches that wait for one partition."""
+
+    __slots__ = (
+        "_clock", "_committed", "_ends_waiting", "_news", "_replicas", "_stable", "_stable_seen", "_uncommitted_bytes"
+    )  # fmt: skip
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._committed = FetchWaiters()
+        self._stable = FetchWaiters()
+        self._replicas = FetchWaiters()
+        self._stable_seen = 0  # how far the waiting readers of stable records know of
+        self._uncommitted_bytes = 0
+        self._ends_waiting = False  # ends of transactions are among what is not committed
+        self._news: Timer | None = None
+
+    def enter(self, wanting: Wanting, audience: Audience, partition: Watermarked, told_end: int = -1) -> None:
+        """`wanting` is told of what comes, until it leaves. A replica wants to know of a high watermark above
+        `told_end` as well, which is no hurry."""
+        if audience is Audience.COMMITTED:
+            self._committed.enter(wanting)
+        elif audience is Audience.STABLE:
+            self._stable_seen = max(self._stable_seen, partition.last_stable_offset)
+            self._stable.enter(wanting)
+        else:
+            self._replicas.enter(wanting)
+            if told_end < partition.high_watermark:
+                self._tell_replicas_soon()
+
+    def leave(self, wanting: Wanting) -> None:
+        self._committed.leave(wanting)
+        self._stable.leave(wanting)
+        self._replicas.leave(wanting)
+
+    def appended(self, size: int) -> None:
+        """So many bytes more are in the log; 0 for the end of a transaction."""
+        self._uncommitted_bytes += size
+        self._ends_waiting = self._ends_waiting or not size
+        if self._replicas:
+            if size:
+                self._replicas.arrived(size)
+            else:
+                self._replicas.wake_all()
+
+    def committed(self, before: int, offset: int, end: int, partition: Watermarked) -> None:
+        """The high watermark went from `before` to `offset`, the log ends at `end`. How many bytes that is follows from
+        its share of the offsets: whoever waits for bytes waits for about so many."""
+        size = self._uncommitted_bytes * (offset - before) // (end - before)
+        self._uncommitted_bytes -= size
+        if self._committed:
+            self._committed.arrived(size)
+        if self._stable and partition.last_stable_offset > self._stable_seen:
+            self._stable_seen = partition.last_stable_offset
+            if self._ends_waiting:
+                self._stable.wake_all()  # all of a transaction at once, however much that is
+            else:
+                self._stable.arrived(size)
+        if offset == end:
+            self._ends_waiting = False
+        if self._replicas:
+            self._tell_replicas_soon()
+
+    def _tell_replicas_soon(self) -> None:
+        if self._news is None:
+            self._news = self._clock.call_later(HIGH_WATERMARK_NEWS_S, self._tell_replicas)
+
+    def _tell_replicas(self) -> None:
+        self._news = None
+        self._replicas.wake_all()
+
+    def wake_all(self) -> None:
+        self._committed.wake_all()
+        self._stable.wake_all()
+        self._replicas.wake_all()

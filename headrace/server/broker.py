@@ -22,6 +22,7 @@ from headrace.api.producer_ids import ProducerIds
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
+from headrace.cluster.isr_writes import IsrWrites
 from headrace.cluster.lease import Lease
 from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.sessions import OpenStore, Sessions
@@ -41,14 +42,18 @@ from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, C
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
+from headrace.replicas.watermarks import Watermarks
 from headrace.server.dispatch import Dispatcher
+from headrace.server.forwarding import CLIENT_ID as FORWARDING
+from headrace.server.forwarding import Forwarding
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import Listener
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
+from headrace.server.peers import Peers
+from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
 from headrace.server.standing import Standing
-from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.world import World
 
 if TYPE_CHECKING:
@@ -84,6 +89,7 @@ class Broker:
         self._running: asyncio.Task[None] | None = None
         self._store: Store
         self._standing: Standing | None = None  # in a cluster
+        self._all_peers: list[Peers] = []
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +138,15 @@ class Broker:
         await self._standing.follow()
         await self._open_logs()
         self._build_rooms()
-        self._standing.on_lost(self._lay_down)
+        self._standing.on_lost(self._host.lay_down)
+        self._host.join_cluster(
+            self._world.net,
+            IsrWrites(sessions, self._view, self._config.settings),
+            self._lease.holds,
+            wait_ms=self._config.replica_fetch_wait_max_ms,
+            partition_bytes=self._config.replica_fetch_max_bytes,
+        )
+        self._standing.on_registered(self._host.registered)
         await self._listener.open(self._dispatcher)
         await self._standing.register(place, self._folder.clean_epoch)
         self._begin()
@@ -151,7 +165,10 @@ class Broker:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+        for peers in self._all_peers:
+            peers.close()
         if clean:
+            await self._world.disk.off_loop(self._host.save_watermarks)
             await self._logs.close(self._epoch if self._standing is None else self._standing.epoch)
         else:
             self._logs.abandon()
@@ -169,7 +186,8 @@ class Broker:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            parts = (self._controller, self._logs, self._groups, self._transactions, self._listener, self._lag)
+            rooms = (self._logs, self._host, self._groups, self._transactions)
+            parts = (self._controller, *rooms, self._listener, self._lag)
             for part in parts if self._standing is None else (self._standing, self._lease, *parts[1:]):
                 group.create_task(part.run())
 
@@ -207,18 +225,30 @@ class Broker:
 
         self._logs = Logs(self._world.disk, self._world.clock, self._data, _upkeep(self._config))
         await self._logs.open(config_of)
+        self._watermarks = Watermarks(self._world.disk, self._data)
+        await self._world.disk.off_loop(self._watermarks.load)
 
     def _build_rooms(self) -> None:
         world, config = self._world, self._config
         disk, clock = world.disk, world.clock
-        self._host = ReplicaHost(config.broker_id, self._logs, clock, config.settings)
+        self._host = ReplicaHost(
+            config.broker_id,
+            self._logs,
+            clock,
+            config.settings,
+            lag_s=config.replica_lag_time_max_ms / 1000,
+            watermarks=self._watermarks,
+        )
         journal = TopicJournal(self._host, clock, disk.off_loop)
         self._groups = GroupCoordinator(journal, clock, world.entropy, self, _group_settings(config))
-        markers = MarkerDelivery(self._host, self._groups, clock)
+        post = MarkerPost(self.image, config.broker_id, self._peers("markers"))
+        markers = MarkerDelivery(self._host, self._groups, clock, post)
         producer_ids = ProducerIds(self._controller.allocate_producer_ids)
         self._transactions = TransactionCoordinator(
             journal, clock, self, _transaction_settings(config), markers, producer_ids.next
         )
+        forwarding = Forwarding(self._controller, self._view, self._peers(FORWARDING), clock)
+        desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         self._host.on_leadership(self._on_leadership)
         self._lag = LoopLag(clock)
         self._seen = RequestsSeen()
@@ -234,20 +264,19 @@ class Broker:
             markers=markers,
             producer_ids=producer_ids,
             advertise=self._advertise,
-            ensure_internal_topic=InternalTopics(self._controller, self.image, config).ensure,
+            ensure_internal_topic=InternalTopics(forwarding, self.image, config).ensure,
+            topic_maker=forwarding,
+            coordinator_desk=desk,
         )
-        self._table = build_table(rooms)
+        self._table = forwarding.over(build_table(rooms))
         self._dispatcher = Dispatcher(self._table, self._seen, clock)
 
-    # --- plugs between rooms ----------------------------------------------------------------------------------------
+    def _peers(self, purpose: str) -> Peers:
+        peers = Peers(self._world.net, self._world.clock, purpose)
+        self._all_peers.append(peers)
+        return peers
 
-    def _lay_down(self) -> None:
-        """The session is over: whatever this broker led, others may lead by now."""
-        gone = KafkaError(ErrorCode.not_leader_or_follower, "this broker has lost touch with its cluster")
-        for partition in self._host.partitions():
-            if partition.leads:
-                partition.resign(gone)
-                self._on_leadership(partition.topic, partition.index, False, partition.leader_epoch)
+    # --- plugs between rooms ----------------------------------------------------------------------------------------
 
     def image(self) -> ClusterImage:
         return self._view.image

@@ -8,10 +8,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from headrace.log.partition_log import PartitionLog
+from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig
 from headrace.model.transaction_end import TransactionEnd
+from headrace.replicas.home import Home
 from headrace.replicas.partition import Partition
-from headrace.replicas.waiters import Wanting
+from headrace.replicas.waiters import Audience, Wanting
 from headrace.wire.batches import TRANSACTIONAL
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
@@ -31,8 +33,9 @@ class Room:
 
     def open(self) -> None:
         self.log = open_log(self.disk, self.config)
-        self.partition = Partition("orders", uuid.UUID(int=1), 0, self.log, SystemClock(), self.request_sync)
-        self.partition.lead(0)
+        home = Home(1, SystemClock(), self.request_sync, self.disk.off_loop)
+        self.partition = Partition("orders", uuid.UUID(int=1), 0, self.log, home, self.log.end_offset)
+        self.partition.apply(PartitionImage(0, (1,), (1,), 1, 0, 0))
 
     def request_sync(self, log: PartitionLog) -> asyncio.Future[None]:
         self.syncs.append(asyncio.get_running_loop().create_future())
@@ -58,7 +61,8 @@ class Room:
 
     def wait(self, missing_bytes: int = 1, *, stable: bool = True) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.partition.wait(Wanting(missing_bytes, done), stable=stable)
+        audience = Audience.STABLE if stable else Audience.COMMITTED
+        self.partition.readers.enter(Wanting(missing_bytes, done), audience, self.partition)
         return done
 
 

@@ -1,0 +1,73 @@
+"""A replica's side of a fetch session (KIP-227): all partitions are named once, later only what changed.
+
+Kept by replicas.follower, one for each conversation with a leader. What holds: `asked` is what the leader believes that
+we want, so an answer about a partition that is not in it, or that is pulled anew meanwhile, is none of ours.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from headrace.replicas.pulling import Pulled
+from headrace.wire.messages import Message
+
+Key = tuple[uuid.UUID, int]
+
+
+class ReplicaSession:
+    def __init__(self) -> None:
+        self._id = 0
+        self._epoch = 0
+        self._offsets: dict[Key, int] = {}
+        self.asked: dict[Key, Pulled] = {}
+
+    def restart(self) -> None:
+        """Begin anew; the leader forgets what it knew under the same number."""
+        self._epoch = 0
+        self._offsets.clear()
+        self.asked.clear()
+
+    def request(self, wanted: Iterable[Pulled], partition_bytes: int) -> Message:
+        """The fields of a Fetch that say what is wanted from now on."""
+        current = {(pulled.partition.topic_id, pulled.partition.index): pulled for pulled in wanted}
+        topics: dict[uuid.UUID, Message] = {}
+        for key, pulled in current.items():
+            if self.asked.get(key) is pulled and self._offsets[key] == pulled.offset:
+                continue
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = Message(topic_id=key[0], topic=pulled.partition.topic, partitions=[])
+            self._offsets[key] = pulled.offset
+            topic.partitions.append(
+                Message(
+                    partition=key[1],
+                    current_leader_epoch=pulled.epoch,
+                    fetch_offset=pulled.offset,
+                    last_fetched_epoch=-1,
+                    log_start_offset=pulled.log.start_offset,
+                    partition_max_bytes=partition_bytes,
+                )
+            )
+        forgotten: dict[uuid.UUID, list[int]] = {}
+        for topic_id, index in self.asked.keys() - current.keys():
+            forgotten.setdefault(topic_id, []).append(index)
+            del self._offsets[topic_id, index]
+        self.asked = current
+        return Message(
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[Message(topic_id=key, partitions=found) for key, found in forgotten.items()],
+        )
+
+    def answered(self, session_id: int) -> None:
+        """The leader keeps this session; 0: it keeps none, and has to be told everything each time."""
+        self._id = session_id
+        if session_id:
+            self._epoch += 1
+        else:
+            self.restart()
+
+    def pulled(self, key: Key) -> Pulled | None:
+        return self.asked.get(key)

@@ -1,0 +1,274 @@
+"""Pulling what others lead: one conversation with each broker that leads something of which this one has a replica.
+
+Plugged into partitions as `Pulls` (home.py): they say whom they follow, and `run` keeps the conversations going, in the
+broker's task group. A conversation is one connection and one fetch session. In each round, partitions that are new to
+their leader's epoch are reconciled first; then one fetch asks for all. A partition that comes while a fetch waits for
+something to arrive ends that conversation, and the next one begins at once: elections are rare, and nobody should wait
+half a second for them.
+
+What holds: what a fetch asks for says what this broker has, as safely as the topic asks: on topics with
+`headrace.flush=fsync` the next fetch goes out when what the last one brought is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.client.blocking import ConnectionLost
+from headrace.client.connection import Connection
+from headrace.model.image import BrokerImage
+from headrace.replicas.fetch_session import ReplicaSession
+from headrace.replicas.home import Home
+from headrace.replicas.partition import Partition
+from headrace.replicas.pulling import Pulled, check
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.net import Net
+
+logger = logging.getLogger(__name__)
+
+FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = 1, 2, 23
+EARLIEST = -2
+
+_RECONNECT_S = 0.05
+_LONGEST_RECONNECT_S = 1.0
+_PATIENCE_S = 5.0  # for an answer, beside what a fetch may wait
+_RESPONSE_BYTES = 16 << 20
+_IDLE_S = 1.0
+_YIELD_BYTES = 1 << 20
+
+
+class ReplicaPulls:
+    """All conversations; the `Pulls` of a broker."""
+
+    def __init__(self, home: Home, net: Net, *, wait_ms: int = 500, partition_bytes: int = 4 << 20) -> None:
+        self._home = home
+        self._net = net
+        self._wait_ms = wait_ms
+        self._partition_bytes = partition_bytes
+        self._conversations: dict[int, Conversation] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for conversation in self._conversations.values():
+                group.create_task(conversation.run())
+            await asyncio.get_running_loop().create_future()
+
+    def follow(self, partition: Partition) -> None:
+        assert partition.state is not None
+        leader = partition.state.leader
+        conversation = self._conversations.get(leader)
+        if conversation is None:
+            conversation = Conversation(leader, self._home, self._net, self._wait_ms, self._partition_bytes)
+            self._conversations[leader] = conversation
+            if self._group is not None:
+                self._group.create_task(conversation.run())
+        conversation.add(partition)
+
+    def stop(self, partition: Partition) -> None:
+        for conversation in self._conversations.values():
+            conversation.remove(partition)
+
+    def behind(self) -> Mapping[int, int]:
+        """By leader, how many partitions are followed."""
+        return {leader: len(conversation) for leader, conversation in self._conversations.items()}
+
+
+class Conversation:
+    """With one leader."""
+
+    def __init__(self, leader: int, home: Home, net: Net, wait_ms: int, partition_bytes: int) -> None:
+        self._leader = leader
+        self._home = home
+        self._net = net
+        self._wait_ms = wait_ms
+        self._partition_bytes = partition_bytes
+        self._pulled: dict[Partition, Pulled] = {}
+        self._session = ReplicaSession()
+        self._news: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._pulled)
+
+    def add(self, partition: Partition) -> None:
+        self._pulled[partition] = Pulled(partition)
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def remove(self, partition: Partition) -> None:
+        self._pulled.pop(partition, None)
+
+    # --- the conversation -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        wait_s = _RECONNECT_S
+        said = False
+        while True:
+            try:
+                broker = self._home.brokers.get(self._leader)
+                if broker is not None and self._pulled:
+                    await self._talk(broker)
+                    wait_s, said = _RECONNECT_S, False
+                    continue
+            except (ConnectionLost, KafkaError, OSError) as error:
+                if not said:
+                    logger.info("cannot follow broker %d: %s; trying again", self._leader, error)
+                    said = True
+            await self._news_within(wait_s if self._pulled else _IDLE_S)
+            wait_s = min(2 * wait_s, _LONGEST_RECONNECT_S)
+
+    async def _talk(self, broker: BrokerImage) -> None:
+        """Until the connection is lost, or there is news that a waiting fetch must not delay."""
+        client_id = f"headrace-replica-{self._home.broker_id}"
+        connection = Connection(self._net, self._home.clock, broker.host, broker.port, client_id, _PATIENCE_S)
+        try:
+            await connection.open()
+            self._session.restart()
+            while self._pulled:
+                self._news = asyncio.get_running_loop().create_future()
+                await self._reconcile(connection)
+                ready = self._ready()
+                if self._news.done():
+                    continue
+                if not ready:
+                    await self._news_within(_RECONNECT_S)
+                elif not await self._fetch(connection, ready):
+                    return
+        finally:
+            connection.close()
+
+    async def _news_within(self, seconds: float) -> None:
+        if self._news is None or self._news.done():
+            self._news = asyncio.get_running_loop().create_future()
+        timer = self._home.clock.call_later(seconds, _wake, self._news)
+        await self._news
+        timer.cancel()
+
+    def _due(self) -> list[Pulled]:
+        now_s = self._home.clock.monotonic()
+        return [pulled for pulled in self._pulled.values() if pulled.not_before_s <= now_s]
+
+    def _ready(self) -> list[Pulled]:
+        return [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range]
+
+    def _current(self, pulled: Pulled) -> bool:
+        return self._pulled.get(pulled.partition) is pulled
+
+    # --- reconciling ------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, connection: Connection) -> None:
+        """Ask, and cut, until both know the same epoch; then find those whose next records are gone."""
+        for pulled in self._due():
+            if not pulled.reconciled and pulled.asked_epoch < 0:
+                pulled.reconciled = True  # an empty log cannot be wrong
+        while open_ := [pulled for pulled in self._due() if not pulled.reconciled]:
+            asked = {(pulled.partition.topic, pulled.partition.index): (pulled, pulled.asked_epoch) for pulled in open_}
+            body = Message(replica_id=self._home.broker_id, topics=_by_topic(open_, _epoch_question, "topic"))
+            answer = await connection.call(OFFSET_FOR_LEADER_EPOCH, body)
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    pulled, epoch = asked[topic.topic, part.partition]
+                    if self._current(pulled):
+                        try:
+                            await pulled.reconcile(epoch, part)
+                        except KafkaError as error:
+                            pulled.failed(error, self._home.clock.monotonic())
+        lost = [pulled for pulled in self._due() if pulled.out_of_range]
+        if lost:
+            await self._find_start(connection, lost)
+
+    async def _find_start(self, connection: Connection, lost: Sequence[Pulled]) -> None:
+        by_place = {(pulled.partition.topic, pulled.partition.index): pulled for pulled in lost}
+        body = Message(replica_id=self._home.broker_id, topics=_by_topic(lost, _start_question, "name"))
+        answer = await connection.call(LIST_OFFSETS, body)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                pulled = by_place[topic.name, part.partition_index]
+                if self._current(pulled):
+                    try:
+                        check(part.error_code)
+                        await pulled.start_over(part.offset)
+                    except KafkaError as error:
+                        pulled.failed(error, self._home.clock.monotonic())
+
+    # --- fetching ---------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, connection: Connection, ready: Sequence[Pulled]) -> bool:
+        """One round; False if there is news and this conversation has to end."""
+        body = self._session.request(ready, self._partition_bytes)
+        body.replica_id = self._home.broker_id
+        body.replica_state = Message(replica_id=self._home.broker_id, replica_epoch=self._home.broker_epoch or 0)
+        body.max_wait_ms = self._patience_ms()
+        body.min_bytes, body.max_bytes = 1, _RESPONSE_BYTES
+        fetch = connection.send(FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
+        news = self._news
+        assert news is not None
+        await asyncio.wait((fetch, news), return_when=asyncio.FIRST_COMPLETED)
+        if not fetch.done():
+            return False
+        answer = fetch.result()
+        if answer.error_code in (ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch):
+            self._session.restart()
+            return True
+        check(answer.error_code)
+        await self._take(answer)
+        self._session.answered(answer.session_id)
+        return True
+
+    def _patience_ms(self) -> int:
+        """How long the leader may wait for something to come: not past the time when a partition is tried again."""
+        now_s = self._home.clock.monotonic()
+        waits_s = [pulled.not_before_s - now_s for pulled in self._pulled.values() if pulled.not_before_s > now_s]
+        return min(self._wait_ms, *(max(1, int(1000 * wait_s)) for wait_s in waits_s)) if waits_s else self._wait_ms
+
+    async def _take(self, answer: Message) -> None:
+        unsynced: list[Pulled] = []
+        unyielded = 0
+        for topic in answer.responses:
+            for part in topic.partitions:
+                pulled = self._session.pulled((topic.topic_id, part.partition_index))
+                if pulled is None or not self._current(pulled):
+                    continue
+                try:
+                    await pulled.take(part)
+                    if pulled.log.config.fsync and part.records:
+                        unsynced.append(pulled)
+                except KafkaError as error:
+                    pulled.failed(error, self._home.clock.monotonic())
+                unyielded += len(part.records or b"")
+                if unyielded >= _YIELD_BYTES:
+                    unyielded = 0
+                    await asyncio.sleep(0)
+        if unsynced:
+            synced = await asyncio.gather(*(self._home.sync(p.log) for p in unsynced), return_exceptions=True)
+            for pulled, outcome in zip(unsynced, synced, strict=True):
+                if isinstance(outcome, OSError):
+                    storage = KafkaError(ErrorCode.kafka_storage_error, str(outcome))
+                    pulled.failed(storage, self._home.clock.monotonic())
+
+
+def _by_topic(pulled: Sequence[Pulled], question: Callable[[Pulled], Message], name: str) -> list[Message]:
+    topics: dict[str, Message] = {}
+    for one in pulled:
+        topic = topics.setdefault(one.partition.topic, Message(**{name: one.partition.topic}, partitions=[]))
+        topic.partitions.append(question(one))
+    return list(topics.values())
+
+
+def _epoch_question(pulled: Pulled) -> Message:
+    partition = pulled.partition
+    return Message(partition=partition.index, current_leader_epoch=pulled.epoch, leader_epoch=pulled.asked_epoch)
+
+
+def _start_question(pulled: Pulled) -> Message:
+    partition = pulled.partition
+    return Message(partition_index=partition.index, current_leader_epoch=pulled.epoch, timestamp=EARLIEST)
+
+
+def _wake(news: asyncio.Future[None]) -> None:
+    if not news.done():
+        news.set_result(None)

@@ -1,0 +1,60 @@
+"""What all partitions of one broker share: who the broker is, who else is alive, and the plugs to other rooms.
+
+Owned by replicas.host, which keeps it in step with the cluster's image; partitions only read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.log.partition_log import PartitionLog
+from headrace.model.image import BrokerImage
+from headrace.replicas.leadership import IsrWrites
+from headrace.world.clock import Clock
+
+if TYPE_CHECKING:
+    from headrace.replicas.partition import Partition
+
+Sync = Callable[[PartitionLog], "asyncio.Future[None]"]
+RoleChanged = Callable[["Partition", bool, int], None]  # leads or no longer does, in which epoch
+
+
+class Pulls(Protocol):
+    """Who keeps the partitions that others lead in step with them."""
+
+    def follow(self, partition: Partition) -> None:
+        """Pull from the leader of its state, under the epoch of its state."""
+        ...
+
+    def stop(self, partition: Partition) -> None: ...
+
+
+def _nobody(partition: Partition, leads: bool, epoch: int) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Home:
+    broker_id: int
+    clock: Clock
+    sync: Sync
+    off_loop: Callable[..., Awaitable[Any]]
+    """Where work goes that waits for the disk."""
+    broker_epoch: int | None = None
+    """Of this start of the broker; None where there is but one broker, whose leadership nobody contests."""
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    """Those that are alive."""
+    lag_s: float = 30.0
+    """How long a replica may be behind and still count as in sync."""
+    isr_writes: IsrWrites | None = None
+    pulls: Pulls | None = None
+    lease: Callable[[], bool] | None = None
+    """Whether this broker may still believe that it leads what it led: False when it has been out of touch for so long
+    that others may have been elected."""
+    on_role: RoleChanged = _nobody
+
+    def in_touch(self) -> bool:
+        return self.lease is None or self.lease()

@@ -1,0 +1,111 @@
+"""The arithmetic of replication: how far a partition is committed, who is in sync, who falls behind. Pure.
+
+A leader keeps one `Follower` for each other replica, and this file says what follows from them. Called by
+replicas.leadership; no clock and no disk here.
+
+The rules, each of which keeps a record that was acknowledged from being lost:
+
+- Committed is what everybody has who may become leader: all members of the stored ISR, and those of a change to it that
+  is under way (its additions may be in force already, its removals may not).
+- Only what a follower said to a leader of this epoch counts: before that, its log may part from ours.
+- Nothing is committed while the ISR is smaller than the topic asks for, or while somebody outside of it may still be
+  elected (the eligible leader replicas, KIP-966): they would not have it.
+- A follower joins when it has all that is committed, and all that was in the log when this leader's epoch began: what
+  lies before that may have been committed by an earlier leader.
+- A follower that is about to join is waited for, or a leader alone under load would run away from it for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.model.image import PartitionImage
+
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class Follower:
+    """What a leader knows of one other replica, in its own epoch."""
+
+    broker_id: int
+    caught_up_s: float
+    """When it last had everything; at first, when the leader's epoch began."""
+    broker_epoch: int = UNKNOWN
+    """Of the broker's start that fetched."""
+    end_offset: int = UNKNOWN
+    """Where its log ends; unknown until it has fetched."""
+    asked_s: float = 0.0
+    """When it fetched last, and where the leader's log ended then."""
+    asked_end: int = UNKNOWN
+
+    def fetched(self, broker_epoch: int, offset: int, leader_end: int, now_s: float) -> None:
+        """It has everything before `offset`, and asks for what follows."""
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.asked_end = UNKNOWN
+        if offset >= leader_end:
+            self.caught_up_s = now_s
+        elif self.asked_end != UNKNOWN and offset >= self.asked_end:
+            self.caught_up_s = max(self.caught_up_s, self.asked_s)  # it has got what there was when it asked before
+        self.end_offset = offset
+        self.asked_s, self.asked_end = now_s, leader_end
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a replica may fall behind before it is out of sync."""
+
+    lag_s: float = 30.0
+    lag_messages: int = -1
+    """-1: only time counts."""
+    min_isr: int = 1
+
+
+def enough(partition: PartitionImage, min_isr: int) -> int:
+    """In-sync replicas without which nothing is committed; never more than the partition is to have."""
+    return min(min_isr, max(1, len(partition.replicas) - len(partition.adding)))
+
+
+def may_commit(partition: PartitionImage, min_isr: int) -> bool:
+    return len(partition.isr) >= enough(partition, min_isr) and not partition.elr
+
+
+def committed_end(
+    own_end: int, followers: Mapping[int, Follower], counted: Iterable[int], waited_for: Iterable[int]
+) -> int | None:
+    """Where the part of the log ends that all of `counted` (the leader left out) have; None while one has not said.
+
+    `waited_for` are about to join: what they have counts as well."""
+    end = own_end
+    for broker_id in counted:
+        follower = followers.get(broker_id)
+        if follower is None or follower.end_offset == UNKNOWN:
+            return None
+        end = min(end, follower.end_offset)
+    for broker_id in waited_for:
+        end = min(end, followers[broker_id].end_offset)
+    return end
+
+
+def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
+    return follower.end_offset != UNKNOWN and follower.end_offset >= max(high_watermark, epoch_start)
+
+
+def is_near(follower: Follower, epoch_start: int, limits: Limits, now_s: float) -> bool:
+    """Worth waiting for: it has been caught up within the time that the in-sync replicas have."""
+    return (
+        follower.end_offset != UNKNOWN
+        and follower.end_offset >= epoch_start
+        and now_s - follower.caught_up_s <= limits.lag_s
+    )
+
+
+def falls_behind(follower: Follower, own_end: int, limits: Limits, now_s: float) -> bool:
+    if follower.end_offset >= own_end:
+        return False
+    if now_s - follower.caught_up_s > limits.lag_s:
+        return True
+    known = follower.end_offset != UNKNOWN
+    return limits.lag_messages >= 0 and known and own_end - follower.end_offset > limits.lag_messages

@@ -1,0 +1,83 @@
+"""How a leader gets the set of its replicas in sync written down: one change at a time, and what if nobody knows.
+
+One for each partition, which it speaks to; replicas.partition calls `review` whenever the set may have to change, and
+replicas.host now and then for all. What should be written is leadership.py's to say, the writing is the cluster room's
+(`IsrWrites`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.model.image import PartitionImage
+from headrace.replicas.home import Home
+from headrace.replicas.leadership import Joins, Leadership
+from headrace.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.replicas.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_TRY_AGAIN_S = 1.0
+
+
+class IsrChanges:
+    def __init__(self, partition: Partition, home: Home) -> None:
+        self.shrinks = 0
+        self.expands = 0
+        self._partition = partition
+        self._home = home
+
+    def review(self) -> None:
+        """Write down who is in sync now, if that has changed."""
+        partition, home = self._partition, self._home
+        leadership = partition.leadership
+        if leadership is None or home.isr_writes is None or not home.in_touch():
+            return
+        due = leadership.change_due(
+            partition.own_end, partition.high_watermark, partition.limits, home.brokers, home.clock.monotonic()
+        )
+        if due is None:
+            return
+        wanted, joins = due
+        before, after = set(leadership.state.isr), set(wanted.isr)
+        logger.info("%s: replicas in sync %s, were %s", partition, sorted(after), sorted(before))
+        self.shrinks += bool(before - after)
+        self.expands += bool(after - before)
+        leadership.wanted = wanted
+        self._write(leadership, wanted, joins)
+
+    def _write(self, leadership: Leadership, wanted: PartitionImage, joins: Joins) -> None:
+        if self._under_way(leadership, wanted) and self._home.isr_writes is not None:
+            written = self._home.isr_writes.change(self._partition.topic, wanted, joins)
+            written.add_done_callback(lambda done: self._written(done, leadership, wanted, joins))
+
+    def _under_way(self, leadership: Leadership, wanted: PartitionImage) -> bool:
+        return self._partition.leadership is leadership and leadership.wanted is wanted
+
+    def _written(
+        self, written: asyncio.Future[PartitionImage], leadership: Leadership, wanted: PartitionImage, joins: Joins
+    ) -> None:
+        if written.cancelled():
+            return
+        error = written.exception()
+        if not self._under_way(leadership, wanted):
+            return
+        call_later = self._home.clock.call_later
+        if error is None and written.result().version > leadership.state.version:
+            self._partition.apply(written.result())
+        elif error is None:  # it was refused, perhaps because somebody who was to join has been started again
+            call_later(_TRY_AGAIN_S, self._withdraw, leadership, wanted)
+        elif isinstance(error, KafkaError) and error.code is ErrorCode.not_leader_or_follower:
+            self._partition.resign(error)
+        else:  # it may have been stored or not: both sets count until a newer state is seen
+            logger.warning("%s: it is not known who is stored as in sync: %s", self._partition, error)
+            call_later(_TRY_AGAIN_S, self._write, leadership, wanted, joins)
+
+    def _withdraw(self, leadership: Leadership, wanted: PartitionImage) -> None:
+        if self._under_way(leadership, wanted):
+            leadership.wanted = None
+            self.review()

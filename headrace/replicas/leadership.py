@@ -1,0 +1,121 @@
+"""The leader's side of one partition under one epoch: what it knows of the other replicas, and changes to the ISR.
+
+Made by replicas.partition when it starts to lead a partition that has other replicas, thrown away when it stops. The
+arithmetic is in isr.py.
+
+What holds: one change of the ISR is under way at a time. While it is, what counts as committed must be on all members
+of the ISR as stored and as wanted, for nobody knows which of the two is in force. It ends when a state is seen that is
+newer than the one the change was based on: since changes are compared with the version they are based on, from then on
+it cannot take effect any more unless it is that state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from headrace.model.image import BrokerImage, PartitionImage
+from headrace.replicas.isr import Follower, Limits, committed_end, falls_behind, is_near, may_commit, may_join
+from headrace.wire.errors import ErrorCode, KafkaError
+
+Alive = Mapping[int, BrokerImage]
+Joins = Sequence[tuple[int, int]]  # brokers, each with the epoch of its start that is meant
+
+
+class IsrWrites(Protocol):
+    """Where a leader writes who is in sync. The cluster room has it."""
+
+    def change(self, topic: str, partition: PartitionImage, joins: Joins) -> asyncio.Future[PartitionImage]:
+        """Store this next state if nobody has changed the partition since, and if those who join are still in the same
+        life. The result is what is stored now, whoever wrote it. KafkaError(not_leader_or_follower): another leader or
+        epoch is stored."""
+        ...
+
+
+class Leadership:
+    def __init__(self, state: PartitionImage, broker_id: int, epoch_start: int, now_s: float) -> None:
+        self.state = state
+        self.epoch_start = epoch_start
+        self.followers: dict[int, Follower] = {}
+        self.wanted: PartitionImage | None = None  # a change that is under way
+        self._broker_id = broker_id
+        self.adopt(state, now_s)
+
+    def adopt(self, state: PartitionImage, now_s: float) -> None:
+        """What is stored now, under the same leader epoch."""
+        if self.wanted is not None and state.version > self.state.version:
+            self.wanted = None
+        self.state = state
+        others = [broker_id for broker_id in state.replicas if broker_id != self._broker_id]
+        self.followers = {
+            broker_id: self.followers.get(broker_id) or Follower(broker_id, now_s) for broker_id in others
+        }
+
+    def fetched(self, broker_id: int, broker_epoch: int, offset: int, own_end: int, now_s: float) -> None:
+        """A replica has everything before `offset`. Raises KafkaError if it is none, or from an earlier life."""
+        follower = self.followers.get(broker_id)
+        if follower is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"broker {broker_id} has no replica here")
+        if broker_epoch < follower.broker_epoch:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower,
+                f"broker {broker_id} was started again: epoch {follower.broker_epoch} came after {broker_epoch}",
+            )
+        follower.fetched(broker_epoch, offset, own_end, now_s)
+
+    # --- what is committed ------------------------------------------------------------------------------------------
+
+    def committed_end(self, own_end: int, limits: Limits, alive: Alive, now_s: float) -> int | None:
+        """How far the log is committed; None if nothing more can be, as things are."""
+        if not may_commit(self.state, limits.min_isr):
+            return None
+        counted = {*self.state.isr, *(self.wanted.isr if self.wanted is not None else ())} - {self._broker_id}
+        waited_for = [
+            follower.broker_id
+            for follower in self.followers.values()
+            if follower.broker_id not in counted
+            and _lives(follower, alive)
+            and is_near(follower, self.epoch_start, limits, now_s)
+        ]
+        return committed_end(own_end, self.followers, counted, waited_for)
+
+    # --- the ISR ----------------------------------------------------------------------------------------------------
+
+    def change_due(
+        self, own_end: int, high_watermark: int, limits: Limits, alive: Alive, now_s: float
+    ) -> tuple[PartitionImage, Joins] | None:
+        """The state that should be stored next and who joins in it; None if it is right, or a change is under way."""
+        if self.wanted is not None:
+            return None
+        state = self.state
+        members = dict(zip(state.isr, state.isr_epochs, strict=True))
+        joins = [
+            (follower.broker_id, follower.broker_epoch)
+            for follower in self.followers.values()
+            if members.get(follower.broker_id) != follower.broker_epoch
+            and _lives(follower, alive)
+            and may_join(follower, high_watermark, self.epoch_start)
+            and not falls_behind(follower, own_end, limits, now_s)
+        ]
+        joining = {broker_id for broker_id, _ in joins}
+        late = {
+            follower.broker_id
+            for follower in self.followers.values()
+            if follower.broker_id in members
+            and follower.broker_id not in joining
+            and falls_behind(follower, own_end, limits, now_s)
+        }
+        # With enough in sync nobody outside may lead, which has to be written down before anything is committed.
+        to_clear = bool(state.elr) and may_commit(replace(state, elr=()), limits.min_isr)
+        if not joins and not late and not to_clear:
+            return None
+        kept = {broker_id: epoch for broker_id, epoch in members.items() if broker_id not in late} | dict(joins)
+        return replace(state, isr=tuple(kept), isr_epochs=tuple(kept.values())), joins
+
+
+def _lives(follower: Follower, alive: Alive) -> bool:
+    """The start of the broker that fetched is the one that is alive."""
+    found = alive.get(follower.broker_id)
+    return found is not None and found.epoch == follower.broker_epoch

@@ -1,0 +1,113 @@
+"""One partition on its way to be like its leader's: what has been done, and what has to be done next.
+
+Kept by replicas.follower, one for each partition and leader epoch: when the epoch or the leader changes, it is thrown
+away, and whatever an answer to it still brings is ignored. The order within an epoch is fixed: reconcile, which cuts
+off what the leader does not have, and only then fetch.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.log.partition_log import PartitionLog
+from headrace.replicas.partition import Partition
+from headrace.replicas.reconciling import next_step
+from headrace.wire.batches import HEADER_BYTES, read_header
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 1.0
+
+# Errors that pass: leader and follower hear of elections at different times.
+_PASSING = {
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+}
+
+
+class Pulled:
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.epoch = partition.leader_epoch
+        self.reconciled = False
+        self.out_of_range = False  # the leader's log begins after the end of ours
+        self.not_before_s = 0.0
+        self._wait_s = _FIRST_WAIT_S
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.partition.log
+
+    @property
+    def offset(self) -> int:
+        return self.log.end_offset
+
+    # --- reconciling ------------------------------------------------------------------------------------------------
+
+    @property
+    def asked_epoch(self) -> int:
+        """The epoch to ask the leader about; -1 if the log is empty and has nothing to lose."""
+        return self.log.epochs.latest
+
+    async def reconcile(self, asked: int, answer: Message) -> None:
+        """Take in where `asked` ended in the leader's log."""
+        check(answer.error_code)
+        if asked != self.asked_epoch:
+            return  # the log was cut meanwhile: ask again
+        step = next_step(self.log.epochs, self.offset, asked, answer.leader_epoch, answer.end_offset)
+        if step.cut_at < self.offset:
+            logger.info(
+                "%s: cutting %d records that its leader does not have", self.partition, self.offset - step.cut_at
+            )
+            await self.partition.reshape(self.epoch, self.log.truncate_to, step.cut_at)
+        if step.ask_again and self.asked_epoch >= 0:
+            return
+        self.reconciled = True
+
+    async def start_over(self, leader_start: int) -> None:
+        """The leader no longer has what comes next in this log."""
+        if leader_start > self.offset:
+            logger.warning("%s: its leader's log starts at %d, going on from there", self.partition, leader_start)
+            await self.partition.reshape(self.epoch, self.log.restart_at, leader_start)
+        else:  # the leader's log ends before ours, which an earlier answer of this leader denied
+            self.reconciled = False
+        self.out_of_range = False
+
+    # --- fetching ---------------------------------------------------------------------------------------------------
+
+    async def take(self, answer: Message) -> None:
+        """Append what a fetch brought, and learn what is committed. Raises KafkaError; then nothing has changed."""
+        if answer.error_code == ErrorCode.offset_out_of_range:
+            self.out_of_range = True
+            return
+        check(answer.error_code)
+        records = memoryview(answer.records or b"")
+        leader_start = answer.log_start_offset
+        if len(records) >= HEADER_BYTES:
+            first = read_header(records).base_offset
+            if first < self.offset and self.log.start_offset == self.offset:
+                # The leader's log starts in the middle of a batch, and so must ours: the batch comes whole.
+                await self.partition.reshape(self.epoch, self.log.restart_at, first)
+            self.partition.take(self.epoch, records)
+        self.partition.heard_of_commit(self.epoch, answer.high_watermark)
+        if self.log.start_offset < leader_start <= self.offset:
+            await self.partition.forget_before(leader_start)
+        self._wait_s = _FIRST_WAIT_S
+
+    def failed(self, error: KafkaError, now_s: float) -> None:
+        """Try again after a while, which grows."""
+        if error.code not in _PASSING:
+            logger.warning("%s: cannot follow its leader: %s; trying again", self.partition, error)
+        self.not_before_s = now_s + self._wait_s
+        self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+
+
+def check(code: int) -> None:
+    if code:
+        raise KafkaError(ErrorCode(code))

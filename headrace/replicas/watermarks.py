@@ -1,0 +1,54 @@
+"""How far partitions were committed when that was last written down: a hint for the time after a restart.
+
+A replica that starts again knows where its log ends and not how much of that is committed. As a follower it hears from
+its leader. As a leader it finds out when the others fetch; until then, and if nobody else is left to fetch, it lets
+consumers read as far as this file says. What was committed stays committed, so an old file says too little, never too
+much.
+
+File `high-watermarks`, text: a first line `headrace-high-watermarks 1`, then one line `TOPIC_ID PARTITION OFFSET` for
+each partition with more than one replica. It is replaced whole. A file of another version or with a senseless line is
+ignored.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.world.disk import Disk
+
+NAME = "high-watermarks"
+_FIRST_LINE = "headrace-high-watermarks 1"
+
+
+class Watermarks:
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._path = folder / NAME
+        self._known: dict[tuple[uuid.UUID, int], int] = {}
+
+    def load(self) -> None:
+        try:
+            lines = self._disk.read_bytes(self._path).decode().split("\n")
+            if lines[0] != _FIRST_LINE:
+                return
+            fields = (line.split() for line in lines[1:] if line)
+            self._known = {(uuid.UUID(topic), int(partition)): int(offset) for topic, partition, offset in fields}
+        except (FileNotFoundError, ValueError):
+            self._known = {}
+
+    def known(self, topic_id: uuid.UUID, partition: int) -> int:
+        return self._known.get((topic_id, partition), 0)
+
+    def save(self, offsets: Mapping[tuple[uuid.UUID, int], int]) -> None:
+        """Blocks."""
+        if offsets == self._known:
+            return
+        self._known = dict(offsets)
+        lines = [
+            _FIRST_LINE,
+            *(f"{topic_id} {partition} {offset}" for (topic_id, partition), offset in offsets.items()),
+            "",
+        ]
+        self._disk.write_atomic(self._path, "\n".join(lines).encode())
