@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from typing import Protocol
 
 from headrace.api.contract import Peer, Reply, Request
-from headrace.cluster.controller import Controller
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
 from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -25,10 +25,16 @@ from headrace.wire.messages import Message
 AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
 
 
+class TopicMaker(Protocol):
+    def create_topic(self, new: NewTopic) -> asyncio.Future[TopicImage]:
+        """Done when the topic is there and can be seen; KafkaError if it was refused."""
+        ...
+
+
 class Metadata:
-    def __init__(self, view: ClusterView, controller: Controller, address_of: AddressOf, auto_create: bool) -> None:
+    def __init__(self, view: ClusterView, maker: TopicMaker, address_of: AddressOf, auto_create: bool) -> None:
         self._view = view
-        self._controller = controller
+        self._maker = maker
         self._address_of = address_of
         self._auto_create = auto_create
         self._making: dict[
@@ -59,7 +65,7 @@ class Metadata:
     def _make(self, name: str) -> asyncio.Future[TopicImage]:
         making = self._making.get(name)
         if making is None:
-            making = self._making[name] = self._controller.create_topic(NewTopic(name))
+            making = self._making[name] = self._maker.create_topic(NewTopic(name))
             making.add_done_callback(lambda _: self._making.pop(name))
         return making
 

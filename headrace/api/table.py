@@ -44,7 +44,7 @@ from headrace.api.list_groups import ListGroups
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.list_partition_reassignments import ListPartitionReassignments
 from headrace.api.list_transactions import ListTransactions
-from headrace.api.metadata import Metadata
+from headrace.api.metadata import Metadata, TopicMaker
 from headrace.api.offset_commit import OffsetCommit
 from headrace.api.offset_delete import OffsetDelete
 from headrace.api.offset_fetch import OffsetFetch
@@ -52,7 +52,7 @@ from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.sync_group import SyncGroup
-from headrace.api.transaction_entry import TransactionEntry
+from headrace.api.transaction_entry import CoordinatorDesk, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.api.txn_offset_commit import TxnOffsetCommit
 from headrace.api.write_txn_markers import MarkerDesk, WriteTxnMarkers
@@ -107,6 +107,8 @@ class Rooms:
     producer_ids: ProducerIds
     advertise: tuple[str, int] | None
     ensure_internal_topic: Callable[[str], Awaitable[None]]
+    topic_maker: TopicMaker
+    coordinator_desk: CoordinatorDesk
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -122,7 +124,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     """The APIs by key."""
     disk, clock, entropy = rooms.world.disk, rooms.world.clock, rooms.world.entropy
     host, controller, groups, config = rooms.host, rooms.controller, rooms.groups, rooms.config
-    transactions, entry = rooms.transactions, TransactionEntry(rooms.transactions)
+    transactions, entry = rooms.transactions, TransactionEntry(rooms.coordinator_desk)
     sessions = FetchSessions(clock, entropy, config.fetch_session_slots)
 
     def space() -> tuple[int, int]:
@@ -136,7 +138,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
         Api(1, "Fetch", 4, 18, Fetch(host, sessions, clock, disk.off_loop, config.fetch_max_bytes)),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
-        Api(3, "Metadata", 0, 13, Metadata(rooms.view, controller, rooms.address_of, config.auto_create_topics)),
+        Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, rooms.address_of, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),
         Api(9, "OffsetFetch", 1, 10, OffsetFetch(groups, rooms)),
         Api(10, "FindCoordinator", 0, 6, FindCoordinator(rooms, rooms.address_of, rooms.ensure_internal_topic)),

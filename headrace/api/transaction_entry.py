@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
-from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.model.transaction_end import BUMPING_VERSION
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -54,8 +54,16 @@ class Claim:
     adds: bool  # the partition is added by writing to it
 
 
+class CoordinatorDesk(Protocol):
+    """The coordinator of a transaction, wherever it is."""
+
+    def submit(self, command: AddPartitions | VerifyPartitions) -> asyncio.Future[Any]:
+        """The reply that the command's class names, or KafkaError."""
+        ...
+
+
 class TransactionEntry:
-    def __init__(self, transactions: TransactionCoordinator) -> None:
+    def __init__(self, transactions: CoordinatorDesk) -> None:
         self._transactions = transactions
 
     def enter(self, claim: Claim, partitions: Iterable[Partition], admission: Admission) -> asyncio.Future[None] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headrace.cluster.controller import Controller
+from headrace.api.metadata import TopicMaker
 from headrace.cluster.topic_changes import NewTopic
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage, TopicImage
@@ -17,8 +17,8 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 
 class InternalTopics:
-    def __init__(self, controller: Controller, image: Callable[[], ClusterImage], config: BrokerConfig) -> None:
-        self._controller = controller
+    def __init__(self, maker: TopicMaker, image: Callable[[], ClusterImage], config: BrokerConfig) -> None:
+        self._maker = maker
         self._image = image
         self._sizes = {
             GROUP_OFFSETS_TOPIC: (config.offsets_topic_partitions, config.offsets_topic_segment_bytes),
@@ -31,7 +31,7 @@ class InternalTopics:
             return
         opening = self._opening.get(name)
         if opening is None or opening.done():
-            opening = self._opening[name] = self._controller.create_topic(self._new(name))
+            opening = self._opening[name] = self._maker.create_topic(self._new(name))
         try:
             await asyncio.shield(opening)
         except KafkaError as error:

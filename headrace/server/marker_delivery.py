@@ -1,9 +1,10 @@
-"""The ends of transactions, delivered to the partitions that this broker leads.
+"""The ends of transactions, delivered to every partition that they touched.
 
 Plugged into the transaction coordinator, which decides, and into the WriteTxnMarkers handler, through which another
 coordinator's decisions and an administrator's come. A partition of `__consumer_offsets` is the journal of the group
-coordinator: there the end goes through that coordinator, whose state follows it. What holds: delivery goes on until
-every partition has its marker or does not exist any more; a marker that comes twice does no harm.
+coordinator: there the end goes through that coordinator, whose state follows it. Partitions that other brokers lead are
+reached through `Elsewhere`. What holds: delivery goes on until every partition has its marker or does not exist any
+more; a marker that comes twice does no harm.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.transactions.markers import Mark
@@ -28,11 +30,23 @@ RETRY_S = 0.1
 _DONE = {ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_producer_epoch}
 
 
+class Elsewhere(Protocol):
+    """Whoever reaches the leaders on other brokers."""
+
+    def write(self, mark: Mark) -> asyncio.Future[None] | None:
+        """One marker, one attempt; None if the partition is led here. KafkaError if it is gone or nobody leads it."""
+        ...
+
+
 class MarkerDelivery:
-    def __init__(self, host: ReplicaHost, groups: GroupCoordinator, clock: Clock) -> None:
+    def __init__(
+        self, host: ReplicaHost, groups: GroupCoordinator, clock: Clock, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """`elsewhere` is None for a broker that stands alone."""
         self._host = host
         self._groups = groups
         self._clock = clock
+        self._elsewhere = elsewhere
 
     def write(self, marks: Sequence[Mark]) -> asyncio.Future[None]:
         """Starts at once; done when every partition has its marker or is gone. KafkaError where another coordinator
@@ -55,7 +69,9 @@ class MarkerDelivery:
         waiting = list[tuple[Mark, asyncio.Future[None]]]()
         for mark in marks:
             try:
-                written = self.write_one(mark.topic, mark.partition, mark.end)
+                written = None if self._elsewhere is None else self._elsewhere.write(mark)
+                if written is None:
+                    written = self.write_one(mark.topic, mark.partition, mark.end)
                 if written is not None and written.done():
                     written.result()
                 elif written is not None:
