@@ -52,6 +52,17 @@ def _cpu(key: str, title: str) -> Metric:
     return Metric(f"{key}.cpu", f"{title}: broker CPU per million messages", "s", times_at_most(0.25))
 
 
+def _cluster(size: int, title: str, rate: Goal | None = None, cpu: Goal | None = None) -> tuple[Metric, ...]:
+    key = f"cluster{size}"
+    return (
+        Metric(f"{key}.rate", f"{title}: produce 100 B", "msg/s", rate),
+        Metric(f"{key}.cpu", f"{title}: CPU of all per million messages", "s", cpu),
+        Metric(f"{key}.memory", f"{title}: resident memory of all", "MB"),
+        Metric(f"{key}.p50", f"{title}: one message acknowledged, p50", "ms"),
+        Metric(f"{key}.p99", f"{title}: one message acknowledged, p99", "ms"),
+    )
+
+
 def _profile(name: str, figure: str, what: str, unit: str) -> Metric:
     return Metric(f"profile.{name}{figure}", f"{name}: {what}", unit)
 
@@ -136,6 +147,14 @@ CHAPTERS = (
         (
             *_rebalance("classic", "classic protocol", None),
             *_rebalance("consumer", "new protocol", Goal("value", at_most=0.0)),
+        ),
+    ),
+    Chapter(
+        "Clusters: every record on all brokers, acks=all",
+        (
+            *_cluster(1, "1 broker"),
+            *_cluster(2, "2 brokers"),
+            *_cluster(3, "3 brokers", times_at_least(1.3), times_at_most(0.5)),
         ),
     ),
     Chapter(

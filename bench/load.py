@@ -14,12 +14,21 @@ import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from bench.peers import CACHE, Peer
+from bench.peers import CACHE
 from bench.processes import Children
 
 RUN_SECONDS = 120
+
+
+class Target(Protocol):
+    """Whom to send to: a broker or a cluster."""
+
+    name: str
+
+    @property
+    def address(self) -> str: ...
 
 
 class GeneratorMissing(Exception):
@@ -59,32 +68,32 @@ class Generator:
         """Which librdkafka it runs on."""
         return "librdkafka " + self._children.run([str(self._program), "version"], seconds=10).out.strip()
 
-    def produce(self, peer: Peer, order: Order) -> Work:
+    def produce(self, peer: Target, order: Order) -> Work:
         return self._work("produce", peer, order)
 
-    def transactions(self, peer: Peer, order: Order) -> Work:
+    def transactions(self, peer: Target, order: Order) -> Work:
         """Produce in transactions that are committed every 100 ms; the order's settings name the transactional id."""
         return self._work("transactions", peer, order)
 
-    def consume(self, peer: Peer, order: Order) -> Work:
+    def consume(self, peer: Target, order: Order) -> Work:
         return self._work("consume", peer, order)
 
-    def acknowledgement_seconds(self, peer: Peer, order: Order) -> list[float]:
+    def acknowledgement_seconds(self, peer: Target, order: Order) -> list[float]:
         """One message at a time: seconds from the call to the acknowledgement."""
         return self._times("ack", peer, order)
 
-    def end_to_end_seconds(self, peer: Peer, order: Order) -> list[float]:
+    def end_to_end_seconds(self, peer: Target, order: Order) -> list[float]:
         """One message at a time: seconds from the call until a waiting consumer has it."""
         return self._times("end-to-end", peer, order)
 
-    def _work(self, mode: str, peer: Peer, order: Order) -> Work:
+    def _work(self, mode: str, peer: Target, order: Order) -> Work:
         out, cpu_seconds = self._run(mode, peer, order)
         return Work(out["messages"], out["bytes"], out["seconds"], out["parts"], cpu_seconds)
 
-    def _times(self, mode: str, peer: Peer, order: Order) -> list[float]:
+    def _times(self, mode: str, peer: Target, order: Order) -> list[float]:
         return [nanoseconds / 1e9 for nanoseconds in self._run(mode, peer, order)[0]["nanoseconds"]]
 
-    def _run(self, mode: str, peer: Peer, order: Order) -> tuple[dict[str, Any], float]:
+    def _run(self, mode: str, peer: Target, order: Order) -> tuple[dict[str, Any], float]:
         numbers = [order.partitions, order.count, order.size, RUN_SECONDS, order.clients]
         command = [str(self._program), mode, peer.address, order.topic, *map(str, numbers), *order.settings]
         done = self._children.run(command, seconds=RUN_SECONDS + 10)

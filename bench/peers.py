@@ -98,12 +98,18 @@ class KafkaRecipe:
         (self._jars / ".complete").touch()
 
     def format(self, children: processes.Children, home: Path, port: int) -> None:
-        home.mkdir(parents=True)
         controller_port = free_port()
+        self.format_member(children, home, 1, port, controller_port, f"1@{HOST}:{controller_port}")
+
+    def format_member(
+        self, children: processes.Children, home: Path, number: int, port: int, controller_port: int, voters: str
+    ) -> None:
+        """Make the empty data folder of one broker of a cluster, which may be the only one."""
+        home.mkdir(parents=True)
         settings = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "node.id": str(number),
+            "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

@@ -22,6 +22,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from bench import disk, load, startup
+from bench.cluster import Clusters
 from bench.connections import Connections
 from bench.delivery import Delivery
 from bench.figures import Samples
@@ -36,7 +37,7 @@ from bench.startup import in_turn
 from bench.throughput import Throughput
 
 IN_ROUNDS = ("throughput", "latency", "delivery", "profiles", "connections", "idle", "clients")
-SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions")
+SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster")
 FAILURES = (PeerMissing, RuntimeError, OSError, KafkaException)
 DISCARD_SECONDS = 0.5  # a broker whose data goes away anyway need not finish its work
 
@@ -71,6 +72,11 @@ class Bench:
             self._in_rounds(workloads, recipes)
             if "rebalance" in wanted:
                 self._section("rebalance", lambda: self._rebalance(recipes))
+            if "cluster" in wanted:
+                clusters = Clusters(self._children, self._folder, generator, self.samples, self._sizes.cluster_messages)
+                for number in range(self._rounds):
+                    measure = functools.partial(clusters.round, number)
+                    self._section(f"clusters, round {number + 1} of {self._rounds}", measure)
             if "partitions" in wanted:
                 for recipe in recipes:
                     self._section(f"partitions, {recipe.name}", functools.partial(self._partitions, recipe, generator))

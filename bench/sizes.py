@@ -29,6 +29,7 @@ class Sizes:
     easy_messages: int = 3000
     members: int = 100
     partitions: int = 10_000
+    cluster_messages: int = 2_000_000
     file_bytes: int = 512 * 1024 * 1024
     full: bool = True
 
@@ -59,6 +60,7 @@ QUICK = Sizes(
     easy_messages=1000,
     members=10,
     partitions=1000,
+    cluster_messages=300_000,
     file_bytes=128 * 1024 * 1024,
     full=False,
 )

@@ -10,10 +10,11 @@ from confluent_kafka.cimpl import NewTopic
 REQUEST_SECONDS = 120.0
 
 
-def create(broker: str, name: str, partitions: int = 1) -> None:
+def create(broker: str, name: str, partitions: int = 1, *, replicas: int = 1, min_isr: int = 1) -> None:
     client = _client(broker)
+    settings = {"min.insync.replicas": str(min_isr)}
     made = client.create_topics(
-        [NewTopic(name, num_partitions=partitions, replication_factor=1)],
+        [NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)],
         request_timeout=REQUEST_SECONDS,
         operation_timeout=REQUEST_SECONDS,
     )

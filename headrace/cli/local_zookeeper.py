@@ -41,6 +41,11 @@ class LocalZooKeeper:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "ZooKeeper is not running"
+        return self._process.pid
+
     def start(self) -> None:
         data = self._folder / "data"
         data.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,112 @@
+"""Clusters under measurement: several broker processes that are one peer. Called by cluster.py.
+
+Equal terms, as in peers.py: page cache, a background flush every second, replication factor and minimum of in-sync
+replicas set on the topic by the caller. headrace keeps its metadata in ZooKeeper, whose CPU counts as the cluster's;
+Kafka's controllers run inside its brokers. A cluster never sleeps under SIGSTOP, which would end its sessions: it is
+started for a measurement and stopped after it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from bench.peers import HOST, START_SECONDS, HeadraceRecipe, KafkaRecipe, PeerMissing, free_port
+from bench.processes import Children, cpu_seconds, resident_bytes
+from headrace.cli.local_zookeeper import LocalZooKeeper
+
+SESSION_MS = 6000
+CLUSTER_ID = "aGVhZHJhY2UtYmVuY2gtMQ"
+
+
+class Cluster:
+    """Made by `headrace_cluster` or `kafka_cluster`; `start`, measure, `stop`."""
+
+    def __init__(self, name: str, children: Children, home: Path, commands: Sequence[Sequence[str]], ports: list[int]):
+        self.name = name
+        self._children, self._home, self._commands, self._ports = children, home, commands, ports
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.zookeeper: LocalZooKeeper | None = None
+
+    @property
+    def address(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self._ports)
+
+    def start(self) -> None:
+        """Returns when every broker shows itself to clients."""
+        if self.zookeeper is not None:
+            self.zookeeper.start()
+            self.zookeeper.wait_until_ready()
+        for number, command in enumerate(self._commands, 1):
+            self._processes.append(self._children.start(command, log=self._home / f"broker-{number}.log"))
+        self._wait_until_all_are_there()
+
+    def _wait_until_all_are_there(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        while time.monotonic() < deadline:
+            try:
+                if len(admin.list_topics(timeout=2).brokers) == len(self._ports):
+                    return
+            except KafkaException:
+                pass  # not yet
+            time.sleep(0.1)
+        raise PeerMissing(f"{self.name}: not all of {len(self._ports)} brokers came; see {self._home}")
+
+    def stop(self) -> None:
+        processes, self._processes = self._processes, []
+        for process in processes:
+            self._children.stop(process, seconds=10.0)
+        if self.zookeeper is not None:
+            self.zookeeper.stop()
+
+    def cpu_seconds(self) -> float:
+        return sum(map(cpu_seconds, self._everybody()))
+
+    def resident_bytes(self) -> int:
+        return sum(map(resident_bytes, self._everybody()))
+
+    def _everybody(self) -> list[int]:
+        brokers = [process.pid for process in self._processes]
+        return brokers if self.zookeeper is None else [*brokers, self.zookeeper.pid]
+
+
+def headrace_cluster(children: Children, home: Path, brokers: int) -> Cluster:
+    HeadraceRecipe().prepare(children)
+    home.mkdir(parents=True)
+    program = Path(sys.prefix) / "bin" / "headrace"
+    zookeeper = LocalZooKeeper(home / "zookeeper", free_port())
+    settings = home / "broker.properties"
+    settings.write_text(f"zookeeper.session.timeout.ms={SESSION_MS}\n")
+    ports = [free_port() for _ in range(brokers)]
+    commands = [
+        [
+            *(str(program), "serve", "--data", str(home / f"data-{number}"), "--listen", f"{HOST}:{port}"),
+            *("--zookeeper", zookeeper.address, "--broker-id", str(number), "--rack", f"r{number}"),
+            *("--config", str(settings)),
+        ]
+        for number, port in enumerate(ports, 1)
+    ]
+    cluster = Cluster(HeadraceRecipe.name, children, home, commands, ports)
+    cluster.zookeeper = zookeeper
+    return cluster
+
+
+def kafka_cluster(children: Children, home: Path, brokers: int) -> Cluster:
+    """As one broker in peers.py, with every broker a controller too, as its quick start has it."""
+    recipe = KafkaRecipe()
+    recipe.prepare(children)
+    ports, controllers = [free_port() for _ in range(brokers)], [free_port() for _ in range(brokers)]
+    voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(controllers, 1))
+    commands = []
+    for number, (port, controller) in enumerate(zip(ports, controllers, strict=True), 1):
+        folder = home / f"broker-{number}"
+        recipe.format_member(children, folder, number, port, controller, voters)
+        commands.append(recipe.command(folder, port, 0))
+    return Cluster(recipe.name, children, home, commands, ports)
