@@ -46,14 +46,10 @@ from headrace.replicas.watermarks import Watermarks
 from headrace.server.dispatch import Dispatcher
 from headrace.server.forwarding import CLIENT_ID as FORWARDING
 from headrace.server.forwarding import Forwarding
-from headrace.server.forwarding import CLIENT_ID as FORWARDING
-from headrace.server.forwarding import Forwarding
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import Listener
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
-from headrace.server.peers import Peers
-from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
@@ -93,7 +89,6 @@ class Broker:
         self._running: asyncio.Task[None] | None = None
         self._store: Store
         self._standing: Standing | None = None  # in a cluster
-        self._all_peers: list[Peers] = []
         self._all_peers: list[Peers] = []
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -254,8 +249,6 @@ class Broker:
         )
         forwarding = Forwarding(self._controller, self._view, self._peers(FORWARDING), clock)
         desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
-        forwarding = Forwarding(self._controller, self._view, self._peers(FORWARDING), clock)
-        desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         self._host.on_leadership(self._on_leadership)
         self._lag = LoopLag(clock)
         self._seen = RequestsSeen()
@@ -277,11 +270,6 @@ class Broker:
         )
         self._table = forwarding.over(build_table(rooms))
         self._dispatcher = Dispatcher(self._table, self._seen, clock)
-
-    def _peers(self, purpose: str) -> Peers:
-        peers = Peers(self._world.net, self._world.clock, purpose)
-        self._all_peers.append(peers)
-        return peers
 
     def _peers(self, purpose: str) -> Peers:
         peers = Peers(self._world.net, self._world.clock, purpose)

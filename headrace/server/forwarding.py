@@ -12,7 +12,7 @@ The same for what a broker itself needs made: topics that clients ask for before
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from headrace.api.contract import Handler, Reply, Request
@@ -72,10 +72,10 @@ class Forwarding:
             except ConnectionLost:
                 pass
         reply = handler(request)
+        if isinstance(reply, Awaitable):
+            reply = await reply
         assert reply is not None, "every request to the controller is answered"
-        if isinstance(reply, Message):
-            return reply
-        return await reply
+        return reply
 
     async def _reach_controller(self, patience_s: float) -> Connection | None:
         """None: this broker is the controller by now, or nobody was for too long."""
