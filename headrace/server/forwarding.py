@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from headrace.api.contract import Handler, Reply, Request
 from headrace.api.table import Api
@@ -72,10 +73,7 @@ class Forwarding:
             except ConnectionLost:
                 pass
         reply = handler(request)
-        if isinstance(reply, Awaitable):
-            reply = await reply
-        assert reply is not None, "every request to the controller is answered"
-        return reply
+        return reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
 
     async def _reach_controller(self, patience_s: float) -> Connection | None:
         """None: this broker is the controller by now, or nobody was for too long."""
