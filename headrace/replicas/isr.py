@@ -93,15 +93,6 @@ def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
     return follower.end_offset != UNKNOWN and follower.end_offset >= max(high_watermark, epoch_start)
 
 
-def is_near(follower: Follower, epoch_start: int, limits: Limits, now_s: float) -> bool:
-    """Worth waiting for: it has been caught up within the time that the in-sync replicas have."""
-    return (
-        follower.end_offset != UNKNOWN
-        and follower.end_offset >= epoch_start
-        and now_s - follower.caught_up_s <= limits.lag_s
-    )
-
-
 def falls_behind(follower: Follower, own_end: int, limits: Limits, now_s: float) -> bool:
     if follower.end_offset >= own_end:
         return False
@@ -109,3 +100,9 @@ def falls_behind(follower: Follower, own_end: int, limits: Limits, now_s: float)
         return True
     known = follower.end_offset != UNKNOWN
     return limits.lag_messages >= 0 and known and own_end - follower.end_offset > limits.lag_messages
+
+
+def is_near(follower: Follower, epoch_start: int, own_end: int, limits: Limits, now_s: float) -> bool:
+    """Worth waiting for: it would be in sync if it were counted."""
+    known = follower.end_offset != UNKNOWN and follower.end_offset >= epoch_start
+    return known and not falls_behind(follower, own_end, limits, now_s)

@@ -77,7 +77,7 @@ class Leadership:
             for follower in self.followers.values()
             if follower.broker_id not in counted
             and _lives(follower, alive)
-            and is_near(follower, self.epoch_start, limits, now_s)
+            and is_near(follower, self.epoch_start, own_end, limits, now_s)
         ]
         return committed_end(own_end, self.followers, counted, waited_for)
 

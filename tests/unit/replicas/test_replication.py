@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -149,10 +150,11 @@ def test_logs_that_parted_twice_become_one_again() -> None:
 def test_an_answer_of_another_epochs_leader_changes_nothing() -> None:
     async def story(trio: Trio) -> None:
         follower = trio.nodes[2].partition
-        for call in (
+        calls: list[Callable[[], None]] = [
             lambda: follower.take(7, batch()),
             lambda: follower.heard_of_commit(7, 1),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(KafkaError) as error:
                 call()
             assert error.value.code is ErrorCode.fenced_leader_epoch

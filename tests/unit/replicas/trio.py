@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headrace.api.api_versions import ApiVersions
 from headrace.api.contract import Handler, Peer, Request
@@ -116,7 +116,7 @@ class Node:
     async def ask(self, handler: Handler, version: int, **fields: Any) -> Message:
         reply = handler(Request(0, version, "test", Message(**fields), Peer("", 0, "", 0)))
         assert reply is not None
-        return reply if isinstance(reply, Message) else await reply
+        return reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
 
 
 class Trio:
@@ -130,6 +130,8 @@ class Trio:
         self.state = PartitionImage(0, BROKERS, BROKERS, 1, 0, 0, (1, 1, 1))
         self.nodes = {broker_id: Node(broker_id, self) for broker_id in BROKERS}
         self.writes_fail: Exception | None = None
+        self.joins_refused = 0
+        self.refuse_joins = False  # as the store does when who joins has been started again
         self.writes_lost = False  # they take effect, and nobody hears of it
         self.history: list[PartitionImage] = [self.state]
         self.hidden_from: set[int] = set()  # brokers that do not hear of changes
@@ -184,7 +186,9 @@ class Trio:
         if wanted.leader_epoch != self.state.leader_epoch:
             done.set_exception(KafkaError(ErrorCode.not_leader_or_follower))
             return
-        if wanted.version == self.state.version and all(self.nodes[b].epoch == epoch for b, epoch in joins):
+        if self.refuse_joins and joins:
+            self.joins_refused += 1
+        elif wanted.version == self.state.version and all(self.nodes[b].epoch == epoch for b, epoch in joins):
             enough = min(int(self.settings.get("min.insync.replicas", 1)), len(wanted.replicas))
             left = set(zip(self.state.isr, self.state.isr_epochs, strict=True)) | set(self.state.elr)
             elr = tuple(sorted(entry for entry in left if entry[0] not in wanted.isr))
