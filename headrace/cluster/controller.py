@@ -89,7 +89,7 @@ class Controller:
         self._queued = asyncio.Event()
         self._publishing = False
         self.recovery = Recovery(log_ends)
-        self._tending = Tending(self, self.recovery, clock, defaults.settings)
+        self._tending = Tending(self, self.recovery, clock, defaults)
         view.subscribe(self._on_image)
 
     @property

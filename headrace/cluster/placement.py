@@ -1,66 +1,107 @@
 """Where the replicas of new partitions go. Pure.
 
-Leaders are spread first: each partition's first replica goes to the broker that leads least in this plan. The other
-replicas go where the fewest replicas are, on racks that do not hold the partition yet while there are any. Within one
-plan, leaders per broker differ by at most one, and so do replicas where racks allow it. `turn` moves the start of the
-ring, so that many topics of one partition do not pile up on the first broker.
+Within a topic, brokers lead equally many partitions and hold equally many replicas, give or take one; who gets the one
+more is decided by what the brokers lead and hold already, so that many small topics do not pile up. Replicas of a
+partition stand on different racks while there are any, which comes before equal numbers of replicas.
+
+First every broker gets a quota; then the partitions are dealt out, each to the brokers with most of their quota left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 
 Racks = Mapping[int, str | None]  # live broker -> its rack; a broker without one stands alone
 Plan = list[tuple[int, ...]]  # per partition, its replicas; the first is the preferred leader
 
 
-def place(partitions: int, replication_factor: int, racks: Racks, turn: int = 0) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What brokers have already: partitions that they lead if all is as planned, and replicas."""
+
+    leads: Mapping[int, int] = field(default_factory=dict)
+    holds: Mapping[int, int] = field(default_factory=dict)
+
+
+def load_of(topics: Iterable[TopicImage]) -> Load:
+    leads: dict[int, int] = {}
+    holds: dict[int, int] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            leads[partition.replicas[0]] = leads.get(partition.replicas[0], 0) + 1
+            for broker in partition.replicas:
+                holds[broker] = holds.get(broker, 0) + 1
+    return Load(leads, holds)
+
+
+def with_more(load: Load, brokers: Iterable[int]) -> Load:
+    """With one more replica on each of these."""
+    return Load(load.leads, {**load.holds, **{broker: load.holds.get(broker, 0) + 1 for broker in brokers}})
+
+
+def place(partitions: int, replication_factor: int, racks: Racks, load: Load | None = None) -> Plan:
     """KafkaError(INVALID_REPLICATION_FACTOR) if there are too few brokers."""
     if not 1 <= replication_factor <= len(racks):
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
             f"a replication factor of {replication_factor} cannot be had with {len(racks)} live broker(s)",
         )
-    ring = _ring(racks, turn)
-    order = {broker: at for at, broker in enumerate(ring)}
-    leads = dict.fromkeys(ring, 0)
-    holds = dict.fromkeys(ring, 0)
+    leads, holds = _quotas(partitions, replication_factor, racks, load or Load())
+    follows = {broker: holds[broker] - leads[broker] for broker in racks}
     plan: Plan = []
     for _ in range(partitions):
-        leader = min(ring, key=lambda broker: (leads[broker], holds[broker], order[broker]))
+        leader = min(sorted(racks), key=lambda broker: (-leads[broker], follows[broker]))
+        leads[leader] -= 1
         replicas = [leader]
         while len(replicas) < replication_factor:
-            used = {_rack_of(broker, racks) for broker in replicas}
-            free = [broker for broker in ring if broker not in replicas]
-            replicas.append(
-                min(
-                    free,
-                    key=lambda broker: (_rack_of(broker, racks) in used, holds[broker], -leads[broker], order[broker]),
-                )
-            )
-        leads[leader] += 1
-        for broker in replicas:
-            holds[broker] += 1
+            broker = _next_replica(replicas, racks, lambda broker: (-follows[broker], -leads[broker]))
+            follows[broker] -= 1
+            replicas.append(broker)
         plan.append(tuple(replicas))
     return plan
 
 
-def _ring(racks: Racks, turn: int) -> list[int]:
-    """The brokers, racks taking turns, so that neighbours stand on different racks."""
-    by_rack: dict[str | int, list[int]] = {}
-    for broker in sorted(racks):
-        by_rack.setdefault(_rack_of(broker, racks), []).append(broker)
-    ring: list[int] = []
-    for depth in range(max(map(len, by_rack.values()), default=0)):
-        ring += [brokers[depth] for brokers in by_rack.values() if depth < len(brokers)]
-    start = turn % len(ring) if ring else 0
-    return ring[start:] + ring[:start]
+def grown(replicas: Sequence[int], replication_factor: int, racks: Racks, load: Load) -> tuple[int, ...]:
+    """These replicas and as many more as are asked for, where the fewest are."""
+    more = list(replicas)
+    while len(more) < min(replication_factor, len(racks.keys() | set(replicas))):
+        more.append(_next_replica(more, racks, lambda broker: (load.holds.get(broker, 0), 0)))
+    return tuple(more)
+
+
+def _quotas(
+    partitions: int, replication_factor: int, racks: Racks, load: Load
+) -> tuple[dict[int, int], dict[int, int]]:
+    """How many partitions each broker is to lead, and how many to hold."""
+    brokers = sorted(racks)
+
+    def dealt(total: int, order: Callable[[int], tuple[int, ...]]) -> dict[int, int]:
+        each, more = divmod(total, len(brokers))
+        first = sorted(brokers, key=order)[:more]
+        return {broker: each + (broker in first) for broker in brokers}
+
+    leads = dealt(partitions, lambda broker: (load.leads.get(broker, 0), load.holds.get(broker, 0)))
+    each = partitions * replication_factor // len(brokers)
+    holds = dealt(  # whoever leads must also hold
+        partitions * replication_factor,
+        lambda broker: (leads[broker] <= each, load.holds.get(broker, 0), -leads[broker]),
+    )
+    return leads, holds
+
+
+def _next_replica(replicas: Sequence[int], racks: Racks, order: Callable[[int], tuple[int, int]]) -> int:
+    """The first broker of this order that stands on a rack of its own, if there is one."""
+    used = {_rack_of(broker, racks) for broker in replicas}
+    free = [broker for broker in sorted(racks) if broker not in replicas]
+    return min(free, key=lambda broker: (_rack_of(broker, racks) in used, *order(broker)))
 
 
 def _rack_of(broker: int, racks: Racks) -> str | int:
-    rack = racks[broker]
+    rack = racks.get(broker)
     return broker if rack is None else rack
 
 

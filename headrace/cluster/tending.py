@@ -12,13 +12,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
 
 from headrace.cluster import election, reassignment
 from headrace.cluster.change import Change, Plan, State, change_partitions, in_groups
 from headrace.cluster.election import terms_of
+from headrace.cluster.growth import careless, thin
 from headrace.cluster.recovery import Place, Recovery
-from headrace.model.image import NO_LEADER, ClusterImage, PartitionImage
+from headrace.cluster.setting_changes import SettingChange, SettingOperation, alter_settings
+from headrace.cluster.topic_changes import MIN_ISR, TopicDefaults
+from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 
@@ -56,11 +61,12 @@ def needed(image: ClusterImage, topics: Iterable[str], broker_settings: Mapping[
 
 
 class Tending:
-    def __init__(self, desk: Desk, recovery: Recovery, clock: Clock, broker_settings: Mapping[str, str]) -> None:
+    def __init__(self, desk: Desk, recovery: Recovery, clock: Clock, defaults: TopicDefaults) -> None:
         self._desk = desk
         self._recovery = recovery
         self._clock = clock
-        self._broker_settings = broker_settings
+        self._defaults = defaults
+        self._broker_settings = defaults.settings
         self._dirty: dict[str, None] = {}  # topics to look at, in the order in which they came up
         self._stirred = asyncio.Event()
 
@@ -84,6 +90,8 @@ class Tending:
             topics, self._dirty = list(self._dirty), {}
             await self._settle(topics)
             await self._recover(topics)
+            if not INTERNAL_TOPICS.isdisjoint(topics):
+                await self._grow()
 
     # --- settling ---------------------------------------------------------------------------------------------------
 
@@ -107,6 +115,15 @@ class Tending:
             if middle:
                 await self._write(states[:middle])
                 await self._write(states[middle:])
+
+    async def _grow(self) -> None:
+        image = self._desk.planned
+        for group in in_groups(image, thin(image, self._defaults)):
+            await self._write(group)
+        two = SettingChange(SettingOperation.SET, MIN_ISR, "2")
+        for name in list(careless(self._desk.planned, self._defaults)):
+            with suppress(KafkaError):  # the office is lost, or somebody has just deleted the topic
+                await self._desk.submit(partial(_altered, name=name, change=two))
 
     # --- the longest log --------------------------------------------------------------------------------------------
 
@@ -143,6 +160,10 @@ class Tending:
             return error.code is not ErrorCode.eligible_leaders_not_available
         self._recovery.tell(place[0], elected, ends)
         return True
+
+
+def _altered(image: ClusterImage, _: int, *, name: str, change: SettingChange) -> Change[Mapping[str, str]]:
+    return alter_settings(image, "topic", name, [change], replace_all=False)
 
 
 def _is_next(image: ClusterImage, topic: str, state: PartitionImage) -> bool:

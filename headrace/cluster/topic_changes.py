@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from headrace.cluster import placement, znodes
 from headrace.cluster.change import Change, create_partition, in_multis
 from headrace.cluster.election import first_state
+from headrace.cluster.reassignment import original
 from headrace.cluster.store import MAX_BYTES, Create, Delete, Operation, Set, size_of
 from headrace.model import topic_config
 from headrace.model.image import ClusterImage, TopicImage
 from headrace.model.names import topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
 
+_REPLICAS = 3
+MIN_ISR = "min.insync.replicas"
 MAX_NEW_PARTITIONS = 10_000  # in one request, as in Kafka: a slip of the finger must not fill the disk with folders
 
 
@@ -35,8 +38,11 @@ class TopicDefaults:
     """What holds where a request or a topic does not say."""
 
     partitions: int
-    replication_factor: int
+    replication_factor: int | None = None  # None: three, or as many as there are brokers
     settings: Mapping[str, str] = field(default_factory=dict)  # of the file that the broker was started with
+
+    def factor(self, brokers: int) -> int:
+        return min(_REPLICAS, brokers) if self.replication_factor is None else self.replication_factor
 
 
 def create_topic(
@@ -47,8 +53,8 @@ def create_topic(
         raise KafkaError(ErrorCode.invalid_topic_exception, wrong)
     if new.name in image.topics:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
-    settings = _checked_settings(new.settings)
     plan = _plan(image, new, defaults)
+    settings = with_min_isr(_checked_settings(new.settings), len(plan[0]), image, defaults)
     partitions = tuple(first_state(index, replicas, image.brokers) for index, replicas in enumerate(plan))
     topic = TopicImage(new.name, topic_id, partitions, settings)
     stored = znodes.encode_topic(znodes.StoredTopic(topic_id, len(partitions), settings))
@@ -60,6 +66,14 @@ def create_topic(
         return image if topic_id in image.topics_by_id else image.with_topics([topic])
 
     return Change(in_multis(operations), delta, topic)
+
+
+def with_min_isr(
+    settings: Mapping[str, str], factor: int, image: ClusterImage, defaults: TopicDefaults
+) -> dict[str, str]:
+    """Where nobody says otherwise, what is acknowledged by acks=all is on two brokers; that is written on the topic."""
+    said = MIN_ISR in settings or MIN_ISR in {**defaults.settings, **image.broker_settings.get("", {})}
+    return dict(settings) if said or factor < 2 else {**settings, MIN_ISR: "2"}
 
 
 def _checked_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
@@ -83,11 +97,12 @@ def _plan(image: ClusterImage, new: NewTopic, defaults: TopicDefaults) -> placem
         _check_count(len(new.assignments))
         return placement.check_manual(new.assignments, racks)
     partitions = defaults.partitions if new.partitions == -1 else new.partitions
-    factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+    factor = defaults.factor(len(racks)) if new.replication_factor == -1 else new.replication_factor
     if partitions < 1:
         raise KafkaError(ErrorCode.invalid_partitions, f"a topic has at least one partition, not {partitions}")
     _check_count(partitions)
-    return placement.place(partitions, factor, racks, turn=len(image.topics))
+    load = placement.load_of(image.topics.values()) if len(racks) > 1 else None
+    return placement.place(partitions, factor, racks, load)
 
 
 def _check_count(partitions: int) -> None:
@@ -116,7 +131,8 @@ def add_partitions(
     _check_count(total - have)
     racks = {broker.id: broker.rack for broker in image.brokers.values()}
     if assignments is None:
-        plan = placement.place(total - have, len(topic.partitions[0].replicas), racks, turn=have)
+        factor = len(original(topic.partitions[0]))
+        plan = placement.place(total - have, factor, racks, placement.load_of([topic]))
     else:
         if len(assignments) != total - have:
             raise KafkaError(

@@ -29,7 +29,9 @@ _OWN: tuple[Setting, ...] = (
     _own("broker.id", _T.INT, 1, "the number of this broker in its cluster; it never changes for a data folder", low=0),
     _own("broker.rack", _T.STRING, None, "where this broker stands; told to clients"),
     _own("connections.max.idle.ms", _T.LONG, 600_000, "how long a silent connection is kept", low=1),
-    _own("default.replication.factor", _T.INT, 1, "replicas of topics that do not say how many", low=1, high=32_767),
+    _own("default.replication.factor", _T.INT, None,
+         "replicas of topics that do not say how many; without it three, or as many as there are brokers", low=1,
+         high=32_767),
     _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest answer to one Fetch", low=1024),
     _own("group.consumer.assignors", _T.LIST, ("uniform", "range"),
          "who makes the plans of consumer groups; the first one where members name none", choices=("uniform", "range")),
@@ -137,7 +139,7 @@ class BrokerConfig:
     broker_id: int = 1
     rack: str | None = None
     connections_max_idle_ms: int = 600_000
-    default_replication_factor: int = 1
+    default_replication_factor: int | None = None  # three, or as many as there are brokers
     fetch_max_bytes: int = 57_671_680
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_heartbeat_interval_ms: int = 5_000

@@ -61,7 +61,7 @@ class Cluster:
         epoch = await register_broker(
             store, Place(number, "127.0.0.1", 9000 + number, rack), self.clock, kept_epoch=kept_epoch, patience_s=30
         )
-        defaults = TopicDefaults(1, 3, self.settings)
+        defaults = TopicDefaults(1, None, self.settings)
         controller = Controller(store, view, number, defaults, entropy, self.clock, log_ends=self)
         member = Member(number, store, view, controller, IsrWrites(store, view, self.settings), epoch)
         member.tasks = [asyncio.create_task(following.run()), asyncio.create_task(controller.run())]

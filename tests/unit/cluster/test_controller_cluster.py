@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ def led(partition: PartitionImage) -> bool:
     return partition.leader != NO_LEADER
 
 
-def everything_led_by(*brokers: int):  # type: ignore[no-untyped-def]
+def everything_led_by(*brokers: int) -> Callable[[ClusterImage], bool]:
     def shows(image: ClusterImage) -> bool:
         return all(p.leader in brokers and set(p.isr) <= set(brokers) for p in image.topics["orders"].partitions)
 
@@ -231,3 +232,39 @@ def test_a_leader_that_was_replaced_learns_it_from_its_write() -> None:
         await store.close()
 
     tell(story)
+
+
+def test_a_topic_that_says_nothing_has_three_replicas_and_asks_for_two_in_sync() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create(NewTopic("orders", 4))
+        topic = cluster.members[1].view.image.topics["orders"]
+        assert [len(partition.replicas) for partition in topic.partitions] == [3] * 4
+        assert topic.settings == {"min.insync.replicas": "2"}
+        await cluster.create(NewTopic("single", 1, 1))
+        assert cluster.members[1].view.image.topics["single"].settings == {}
+        await cluster.create(NewTopic("own", 1, 3, settings={"min.insync.replicas": "3"}))
+        assert cluster.members[1].view.image.topics["own"].settings == {"min.insync.replicas": "3"}
+
+    tell(story, settings={"num.partitions": "1"})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_internal_topics_grow_as_brokers_join(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        offsets = "__consumer_offsets"
+        await cluster.create(NewTopic(offsets, 3))
+        for number in (2, 3):
+            fresh = await cluster.start(number)
+            await cluster.settled(
+                lambda image, n=number: all(n in p.replicas for p in image.topics[offsets].partitions)
+            )
+            for index in range(3):  # the leader sees that the new replica has caught up
+                now = fresh.view.image.topics[offsets].partitions[index]
+                wanted = replace(now, isr=(*now.isr, number), isr_epochs=(*now.isr_epochs, fresh.epoch))
+                await fresh.isr.change(offsets, wanted, [(number, fresh.epoch)])
+            await cluster.settled(lambda image: not any(p.adding for p in image.topics[offsets].partitions))
+        image = await cluster.settled(lambda image: "min.insync.replicas" in image.topics[offsets].settings)
+        for partition in image.topics[offsets].partitions:
+            assert sorted(partition.replicas) == sorted(partition.isr) == [1, 2, 3]
+
+    tell(story, brokers=1, seed=seed, settings={"num.partitions": "1"})
