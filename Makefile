@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check format map test-clients soak bench clean
+.PHONY: help install serve test check format map test-clients soak sim bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -40,6 +40,9 @@ test-clients: $(STAMP) ## the Java client, franz-go and kcat too; writes docs/co
 
 soak: $(STAMP) ## the suites that have a long form, at full length
 	@HEADRACE_SOAK=1 $(BIN)/python -m pytest tests
+
+sim: $(STAMP) ## simulated clusters under faults: SEEDS=100, or one with SEED=17
+	@exec $(BIN)/python -m sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100))
 
 bench: $(STAMP) ## headrace beside Apache Kafka in one run
 	@exec $(BIN)/python -m bench

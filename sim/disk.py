@@ -27,6 +27,7 @@ from typing import TypeVar
 from headrace.world.disk import Buffer, File
 
 SECTOR_BYTES = 512
+_SLOWEST_WORK_S = 0.005
 T = TypeVar("T")
 
 
@@ -146,13 +147,15 @@ class SimFile:
 
 
 class SimDisk:
-    def __init__(self) -> None:
+    def __init__(self, delays: random.Random | None = None) -> None:
+        """With `delays`, work off the loop takes a time that is drawn from them."""
         self.life = 0
         self.cold = False
         self.fail_syncs = 0
         self.room_bytes: int | None = None
         self._root = Folder()
         self._locks: set[Path] = set()
+        self._delays = delays
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -161,6 +164,11 @@ class SimDisk:
         self.life += 1
         self._locks.clear()
         self._root.crash(rng)
+
+    def process_died(self) -> None:
+        """The files of a process that is gone are closed, and its locks are free; what it wrote is there."""
+        self.life += 1
+        self._locks.clear()
 
     def flip_bit(self, path: Path, bit: int) -> None:
         inode = self._inode(path)
@@ -253,6 +261,10 @@ class SimDisk:
         self._folder(path)
         return 1 << 40 if self.room_bytes is None else self.room_bytes
 
+    def total_bytes(self, path: Path) -> int:
+        self._folder(path)
+        return 1 << 41
+
     def lock(self, path: Path) -> Callable[[], None] | None:
         if path in self._locks:
             return None
@@ -261,7 +273,7 @@ class SimDisk:
         return lambda: self._locks.discard(path)
 
     async def off_loop(self, work: Callable[..., T], *args: object) -> T:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0 if self._delays is None else self._delays.uniform(0, _SLOWEST_WORK_S))
         return work(*args)
 
     # -- names --------------------------------------------------------------------------------------------------------

@@ -38,6 +38,28 @@ class Overtime(Exception):
     """The simulation outlived its limit: something repeats itself while the story waits for what never comes."""
 
 
+class SimTask(asyncio.Task[T]):
+    """A task whose place in a set depends on when it was made; the usual hash is an address in memory."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, T], **rest: Any) -> None:
+        self._number = number  # before the rest: asyncio puts new tasks into a set
+        super().__init__(coro, **rest)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimFuture(asyncio.Future[T]):
+    """The same for a future."""
+
+    def __init__(self, number: int, loop: SimLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimHandle(asyncio.Handle):
     """A callback that asks its process first."""
 
@@ -123,11 +145,14 @@ class SimLoop(asyncio.BaseEventLoop):
     def create_task(  # type: ignore[override]  # as asyncio has it
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[T]:
-        task = super().create_task(coro, name=name, context=context)
+        task = SimTask(next(self._order), coro, loop=self, name=name, context=context)
         owner = OWNER.get() if context is None else context.get(OWNER)
         if owner is not None:
             owner.has(task)
         return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(next(self._order), self)
 
     def jump_to_next_timer(self) -> None:
         """Move the time to exactly the next timer: adding up differences would drift away from it."""

@@ -86,6 +86,7 @@ class SimZooKeeper:
         self._sessions: dict[int, _Session] = {}
         self._clients: dict[str, SimStore] = {}  # the newest of each name
         self._cut: set[str] = set()
+        self._auditors: list[Callable[[list[Edit]], None]] = []
 
     async def connect(self, name: str) -> Store:
         """A new session for the client of this name; waits for as long as the ensemble cannot be reached."""
@@ -142,6 +143,10 @@ class SimZooKeeper:
 
     # --- looking from above -----------------------------------------------------------------------------------------
 
+    def on_write(self, auditor: Callable[[list[Edit]], None]) -> None:
+        """`auditor` sees every change, in the one order in which they happen."""
+        self._auditors.append(auditor)
+
     def peek(self, path: str) -> tuple[bytes, Stat] | None:
         """What is written at this path, for auditors."""
         node = self._tree.find(path)
@@ -184,6 +189,8 @@ class SimZooKeeper:
         self._spread(edits)
 
     def _spread(self, edits: list[Edit]) -> None:
+        for auditor in self._auditors:
+            auditor(edits)
         for edit in edits:
             if edit.after is not None and edit.before is None and edit.after.stat.ephemeral_owner in self._sessions:
                 self._sessions[edit.after.stat.ephemeral_owner].ephemerals.add(edit.path)

@@ -8,16 +8,16 @@ a real broker; docs/checker.md explains the events.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from sim.history.event import READ_COMMITTED, READ_UNCOMMITTED, Record
 from sim.history.outcomes import outcome
+from sim.history.payload import Payload, digest_of, record_from
 from sim.history.recorder import Recorder
 
 CALL_TIMEOUT_S = 30.0
@@ -32,39 +32,9 @@ def name_of(topic: str | None, partition: int | None) -> str:
     return f"{topic}-{partition}"
 
 
-# --- messages --------------------------------------------------------------------------------------------------------
-
-
-class Payload(NamedTuple):
-    uid: str
-    src: str
-    digest: str
-    body: bytes
-
-    def packed(self) -> bytes:
-        return b"\n".join((self.uid.encode(), self.src.encode(), self.digest.encode(), self.body))
-
-
-def digest_of(
-    uid: str, src: str, key: bytes | None, body: bytes, headers: Iterable[tuple[str, bytes]], timestamp_ms: int
-) -> str:
-    parts = [uid.encode(), src.encode(), b"-" if key is None else b"+" + key, body, str(timestamp_ms).encode()]
-    for name, value in headers:
-        parts += [name.encode(), value]
-    told = b"".join(struct.pack(">I", len(part)) + part for part in parts)
-    return hashlib.sha256(told).hexdigest()
-
-
 def record_of(message: Message) -> Record:
-    """A message as the checker sees it; its digest is computed anew from what arrived."""
-    tp, off = name_of(message.topic(), message.partition()), message.offset()
-    fields = (message.value() or b"").split(b"\n", 3)
-    if len(fields) != 4:
-        return Record(tp, off, None)
-    uid, src, body = fields[0].decode(errors="replace"), fields[1].decode(errors="replace"), fields[3]
-    key = message.key()
-    digest = digest_of(uid, src, key, body, message.headers() or [], message.timestamp()[1])
-    return Record(tp, off, uid, digest, None if key is None else key.decode(errors="replace"), src or None)
+    place = name_of(message.topic(), message.partition()), message.offset()
+    return record_from(*place, message.key(), message.value(), message.headers() or [], message.timestamp()[1])
 
 
 # --- producers -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,123 @@
+"""`python -m sim`: many seeds' stories on all cores, or one seed in full. Ends with 1 if a story fails.
+
+    python -m sim --seeds 200             seeds 0 to 199, two at a time; every hundredth is told twice and compared
+    python -m sim --seed 17               one story, with its verdict
+    python -m sim --seed 17 --history F   and what its clients saw, for `python -m sim.history F`
+
+Hashes of texts must not differ between runs, so the program starts itself again with a fixed hash seed where needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.story import Outcome, Plot, tell
+
+SLOWEST_S = 300  # of real time: a story that takes longer turns in a circle
+EVERY = 100  # of so many seeds, one is told twice
+
+
+class Told(NamedTuple):
+    seed: int
+    passed: bool
+    digest: str
+    words: str
+    faults: dict[str, int]
+    seconds: float
+
+
+def _too_long(signal_number: int, frame: object) -> None:
+    raise TimeoutError(f"the story took more than {SLOWEST_S} s of real time")
+
+
+def _tell(seed: int, trouble_s: float) -> Told:
+    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(SLOWEST_S)
+    start = time.monotonic()
+    try:
+        outcome: Outcome = tell(seed, Plot(trouble_s=trouble_s))
+    except Exception as error:
+        return Told(seed, False, "", f"seed {seed}: FAILED\n  {error!r}", {}, time.monotonic() - start)
+    finally:
+        signal.alarm(0)
+    return Told(seed, outcome.passed, outcome.digest, str(outcome), outcome.faults, time.monotonic() - start)
+
+
+def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
+    told: dict[int, Told] = {}
+    failed: list[int] = []
+    faults: Counter[str] = Counter()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
+        twice = [seed for seed in seeds if (seed - seeds[0]) % EVERY == 0]
+        first = [pool.submit(_tell, seed, trouble_s) for seed in seeds]
+        second = [pool.submit(_tell, seed, trouble_s) for seed in twice]
+        for future in first:
+            one = future.result()
+            told[one.seed] = one
+            faults.update(one.faults)
+            if not one.passed:
+                failed.append(one.seed)
+                sys.stdout.write(one.words + "\n")
+                sys.stdout.flush()
+        for future in second:
+            again = future.result()
+            if again.digest != told[again.seed].digest:
+                failed.append(again.seed)
+                sys.stdout.write(f"seed {again.seed}: FAILED, two runs of it saw different things\n")
+    cpu_s = sum(one.seconds for one in told.values())
+    sys.stdout.write(f"{len(told)} stories, {cpu_s / len(told):.1f} s each; faults: ")
+    sys.stdout.write(", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())) + "\n")
+    if failed:
+        names = " ".join(map(str, sorted(set(failed))))
+        sys.stdout.write(f"FAILED seeds: {names}; repeat one with `make sim SEED={failed[0]}`\n")
+        return 1
+    sys.stdout.write("PASSED\n")
+    return 0
+
+
+def _one(seed: int, history: Path | None, trouble_s: float) -> int:
+    sink = None if history is None else history.open("w")
+    try:
+        outcome = tell(seed, Plot(trouble_s=trouble_s), sink)
+    finally:
+        if sink is not None:
+            sink.close()
+    sys.stdout.write(f"{outcome}\n  digest {outcome.digest}\n")
+    return 0 if outcome.passed else 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m sim", description="Simulated clusters under faults.")
+    parser.add_argument("--seeds", type=int, default=20, help="how many stories")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, default=None, help="this one only, in full")
+    parser.add_argument("--history", type=Path, default=None, help="with --seed: where to write what clients saw")
+    parser.add_argument("--trouble", type=float, default=60.0, help="virtual seconds in which things go wrong")
+    parser.add_argument("--log", action="store_true", help="with --seed: what the brokers log")
+    asked = parser.parse_args(arguments)
+    if asked.seed is not None:
+        if asked.log:
+            logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+        else:
+            logging.disable(logging.CRITICAL)
+        return _one(asked.seed, asked.history, asked.trouble)
+    return _many(range(asked.first, asked.first + asked.seeds), asked.jobs, asked.trouble)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, [sys.executable, "-m", "sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""The auditor of a simulated cluster: it sees every write to ZooKeeper and every replica's log.
+
+Two kinds of audit. While the cluster runs: each partition state that is written must follow from the one before it
+(`StateAudit`). When everything is healed and at rest: all replicas of a partition hold the same batches, whose leader
+epochs rise (`compare_replicas`, which also tells the recorder of every batch, for the checks of the log). Called by
+sim/story.py. Violations are sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.cluster import znodes
+from headrace.cluster.tree import Edit
+from headrace.cluster.znodes import PartitionState
+from headrace.wire.batches import crc_ok, walk
+from headrace.wire.end_markers import read_marker
+from sim.disk import SimDisk
+from sim.history.recorder import Recorder
+
+NO_LEADER = -1
+
+
+class StateAudit:
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.elections = 0
+        self._offices: dict[str, int] = {}  # the newest controller epoch that wrote each state
+
+    def __call__(self, edits: list[Edit]) -> None:
+        for edit in edits:
+            if edit.after is None:
+                continue
+            if edit.path.startswith(znodes.PARTITIONS + "/") and edit.path.count("/") == 3:
+                before = None if edit.before is None else znodes.decode_partition(edit.path, edit.before.data)
+                self._look(edit.path, before, znodes.decode_partition(edit.path, edit.after.data))
+
+    def _look(self, path: str, before: PartitionState | None, after: PartitionState) -> None:
+        isr = [broker for broker, _ in after.isr]
+        if not set(isr) <= set(after.replicas):
+            self._wrong(path, f"the ISR {isr} is not among the replicas {after.replicas}")
+        if len(set(isr)) != len(isr):
+            self._wrong(path, f"the ISR {isr} names somebody twice")
+        if after.leader != NO_LEADER and after.leader not in isr:
+            self._wrong(path, f"the leader {after.leader} is not in the ISR {isr}")
+        if before is None:
+            return
+        if after.leader_epoch < before.leader_epoch:
+            self._wrong(path, f"the leader epoch fell from {before.leader_epoch} to {after.leader_epoch}")
+        newest = self._offices.get(path, -1)
+        if 0 <= after.controller_epoch < newest:  # a leader that changes its ISR writes none
+            self._wrong(path, f"a controller of epoch {after.controller_epoch} wrote after one of {newest}")
+        self._offices[path] = max(newest, after.controller_epoch)
+        if after.leader not in (before.leader, NO_LEADER):
+            self.elections += 1
+            eligible = {broker for broker, _ in (*before.isr, *before.elr)}
+            if after.leader_epoch <= before.leader_epoch:
+                self._wrong(path, f"broker {after.leader} leads in epoch {after.leader_epoch}, which was another's")
+            if after.leader not in eligible and not after.recovering and not before.last_known:
+                self._wrong(path, f"broker {after.leader} leads, and only {sorted(eligible)} may")
+
+    def _wrong(self, path: str, sentence: str) -> None:
+        self.violations.append(f"{path}: {sentence}")
+
+
+def compare_replicas(
+    disks: Mapping[int, SimDisk], data: Path, topics: Mapping[str, int], recorder: Recorder
+) -> list[str]:
+    """All replicas of each partition hold the same batches; how they differ, otherwise."""
+    wrong: list[str] = []
+    for topic, partitions in topics.items():
+        for index in range(partitions):
+            tp = f"{topic}-{index}"
+            logs = {broker: _batches(disk, data / tp) for broker, disk in disks.items() if disk.exists(data / tp)}
+            for broker, batches in logs.items():
+                wrong += [f"{tp} on broker {broker}: {problem}" for problem in _lineage(batches)]
+                for batch in batches:
+                    recorder.happened("scan", "batch", tp=tp, details=batch | {"replica": broker})
+            wrong += _differences(tp, logs)
+    return wrong
+
+
+def _batches(disk: SimDisk, folder: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for name in sorted(name for name in disk.list_dir(folder) if name.endswith(".log")):
+        data = disk.read_bytes(folder / name)
+        for at, header in walk(data):
+            batch: dict[str, object] = {
+                "base": header.base_offset,
+                "last": header.last_offset,
+                "pid": header.producer_id,
+                "epoch": header.producer_epoch,
+                "seq": header.base_sequence,
+                "txn": header.is_transactional,
+                "crc": header.crc if crc_ok(data, at, header) else -1,
+                "leader": header.leader_epoch,
+            }
+            if header.is_control:
+                marker = read_marker(data, at)
+                batch["control"] = "commit" if marker is not None and marker.commit else "abort"
+            found.append(batch)
+    return found
+
+
+def _lineage(batches: list[dict[str, object]]) -> list[str]:
+    wrong = []
+    after, epoch = 0, -1
+    for batch in batches:
+        base, leader = int(str(batch["base"])), int(str(batch["leader"]))
+        if base != after:
+            wrong.append(f"offset {base} follows {after - 1}")
+        if leader < epoch:
+            wrong.append(f"leader epoch {leader} follows {epoch} at offset {base}")
+        if batch["crc"] == -1:
+            wrong.append(f"the batch at offset {base} does not match its CRC")
+        after, epoch = int(str(batch["last"])) + 1, leader
+    return wrong
+
+
+def _differences(tp: str, logs: Mapping[int, list[dict[str, object]]]) -> list[str]:
+    brokers = sorted(logs)
+    for broker in brokers[1:]:
+        if logs[broker] != logs[brokers[0]]:
+            pairs = zip(logs[brokers[0]], logs[broker], strict=False)
+            first = next((f"{one} and {other}" for one, other in pairs if one != other), "one is shorter")
+            sizes = f"{len(logs[brokers[0]])} and {len(logs[broker])} batches"
+            return [f"{tp} differs on brokers {brokers[0]} and {broker} ({sizes}): {first}"]
+    return []

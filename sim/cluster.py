@@ -1,0 +1,178 @@
+"""A whole cluster in one process: brokers with computers of their own, a network, a ZooKeeper; time is a number.
+
+What runs in each broker is the real thing (headrace/server/broker.py), with a world of simulated doors: its disk can
+lose power, its clock can be set wrong, its links can be cut, and its process can be paused or killed between any two
+steps. A broker that stops by itself is started again after a while, as a supervisor does, and its reason is kept. One
+seed gives one run. Called by sim/story.py and by tests; nothing here decides what goes wrong, see sim/faults.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.client.blocking import Address
+from headrace.cluster import znodes
+from headrace.cluster.znodes import PartitionState
+from headrace.model.broker_config import broker_config
+from headrace.server.broker import Broker
+from headrace.world.entropy import SeededEntropy
+from headrace.world.world import World
+from sim.clients.caller import Caller
+from sim.disk import SimDisk
+from sim.loop import SimClock
+from sim.net import SimNetwork
+from sim.process import Process
+from sim.zookeeper import SimZooKeeper
+
+DATA = Path("/data")
+PORT = 9092
+_RESTART_S = 1.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "replica.lag.time.max.ms": "4000",
+}
+
+
+class Machine:
+    """One computer and the broker on it."""
+
+    def __init__(self, cluster: SimCluster, broker_id: int, settings: dict[str, str]) -> None:
+        self.id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.clock = SimClock()
+        self.disk = SimDisk(random.Random(f"disk {cluster.seed} {broker_id}"))
+        self.deaths: list[BaseException] = []
+        self._cluster = cluster
+        self._settings = settings
+        self._lives = 0
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None
+
+    def start(self) -> None:
+        """As a supervisor does: at once, and again whenever the broker ends by itself."""
+        if self.process is None:
+            self._lives += 1
+            self._cluster.network.power_back(self.name)
+            self.process = Process(self.name)
+            self.process.start(self._serve(self.process))
+
+    async def _serve(self, process: Process) -> None:
+        cluster = self._cluster
+        config = replace(broker_config(self._settings), broker_id=self.id, rack=self.name)
+        entropy = SeededEntropy(hash((cluster.seed, self.id, self._lives)))
+        world = World(self.clock, self.disk, cluster.network.host(self.name), entropy)
+        broker = self.broker = Broker(
+            world, config, DATA, (self.name, PORT), open_store=lambda: cluster.ensemble.connect(self.name)
+        )
+        try:
+            await broker.start()
+            await broker.failed()
+        except Exception as error:
+            if process is self.process:
+                self.deaths.append(error)
+                loop = asyncio.get_running_loop()
+                loop.call_soon(self._died, process, context=cluster.network.context)
+
+    def _died(self, process: Process) -> None:
+        if process is self.process:
+            self.kill()
+            asyncio.get_running_loop().call_later(_RESTART_S, self.start)
+
+    async def stop(self) -> None:
+        """A clean stop, however long it takes; a broker that has not come up yet is killed."""
+        process, broker = self.process, self.broker
+        if process is None or broker is None:
+            return
+        stopping = process.start(broker.stop())
+        await asyncio.wait([stopping], timeout=30)
+        if process is self.process:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL: what was written stays."""
+        if self.process is not None:
+            self.process.kill()
+            self._cluster.forget(self.process)
+            self.process = self.broker = None
+            self._cluster.network.process_died(self.name)
+            self.disk.process_died()
+
+    def cut_power(self) -> None:
+        """What was not synced is lost, kept or torn; nobody is told."""
+        if self.process is not None:
+            self.process.kill()
+            self._cluster.forget(self.process)
+            self.process = self.broker = None
+        self._cluster.network.power_lost(self.name)
+        self.disk.crash(self._cluster.random)
+
+
+class SimCluster:
+    def __init__(self, seed: int, brokers: int = 3, settings: dict[str, str] | None = None) -> None:
+        self.seed = seed
+        self.random = random.Random(f"cluster {seed}")
+        self.network = SimNetwork(seed)
+        self.ensemble = SimZooKeeper(seed)
+        own = SETTINGS | (settings or {})
+        self.machines = {number: Machine(self, number, own) for number in range(1, brokers + 1)}
+        self.graves: list[Process] = []  # kept, so that no dead task is swept up while the living run
+        self._callers = 0
+
+    def start(self) -> None:
+        for machine in self.machines.values():
+            machine.start()
+
+    def forget(self, process: Process) -> None:
+        self.graves.append(process)
+
+    def bury(self) -> None:
+        """Let go of what the killed left in memory. Their `finally` blocks run now, into nothing, and may complain."""
+        complaints, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            self.graves.clear()
+            gc.collect()
+        finally:
+            sys.unraisablehook = complaints
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        return [machine.name for machine in self.machines.values()]
+
+    def caller(self, name: str) -> Caller:
+        """A client's way in, from a host of its own that no fault touches."""
+        self._callers += 1
+        places = [Address(host, PORT) for host in self.hosts]
+        seed = hash((self.seed, self._callers))
+        return Caller(self.network.host(name), SimClock(), places, name, seed)
+
+    def states(self) -> list[PartitionState]:
+        """Every partition as it stands in ZooKeeper."""
+        found = []
+        for folder in self.ensemble.names_below(znodes.PARTITIONS):
+            for index in self.ensemble.names_below(f"{znodes.PARTITIONS}/{folder}"):
+                path = f"{znodes.PARTITIONS}/{folder}/{index}"
+                node = self.ensemble.peek(path)
+                if node is not None:
+                    found.append(znodes.decode_partition(path, node[0]))
+        return found
+
+    async def until(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        """Whether it became true in time."""
+        deadline_s = asyncio.get_running_loop().time() + limit_s
+        while not condition():
+            if asyncio.get_running_loop().time() > deadline_s:
+                return False
+            await asyncio.sleep(0.1)
+        return True

@@ -1,0 +1,195 @@
+"""What goes wrong in a simulation: a plan of faults drawn from the seed, and how each is done and undone.
+
+Every fault has a beginning and an end; several may overlap. What headrace promises bounds what may be drawn: what was
+acknowledged survives as long as one in-sync replica keeps its disk, so power is cut from one machine at a time and
+not again before every replica is back in sync; with `headrace.flush=fsync` everything may lose power at once. All other
+faults come as the dice have it. Used by sim/story.py; `KINDS` is the list for docs/simulation.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from sim.cluster import Machine, SimCluster
+
+Done = Callable[[str], None]
+
+KINDS = {
+    "kill": "a broker is killed, and started again",
+    "stop": "a broker is stopped cleanly, and started again",
+    "power": "a broker loses power: unsynced writes are lost, kept or torn",
+    "blackout": "all brokers lose power at once (fsync only)",
+    "pause": "a broker stands still, often for longer than its session lasts",
+    "split": "the links between two brokers are cut",
+    "deaf": "one broker hears nothing from another, which hears it",
+    "alone": "a broker loses all links to the others, and to clients",
+    "unseen": "a broker cannot reach ZooKeeper, and everybody else",
+    "slow": "the links of a broker become slow",
+    "reset": "connections between two brokers break",
+    "clock": "a broker's wall clock jumps by up to an hour",
+    "expire": "ZooKeeper ends a broker's session",
+    "blink": "a broker's connection to ZooKeeper breaks",
+    "mute": "a write to ZooKeeper takes effect and its answer is lost",
+    "keeper": "ZooKeeper is away",
+    "full": "a broker's disk is full",
+    "fsync": "a broker's disk fails to sync; it is then replaced in the manner of a power cut",
+}
+
+
+class Faults:
+    def __init__(self, cluster: SimCluster, seed: int, *, fsync: bool, tell: Done) -> None:
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._random = random.Random(f"faults {seed}")
+        self._kinds = [kind for kind in KINDS if fsync or kind != "blackout"]
+        self._tell = tell
+        self._synced = fsync
+        self._losing = False  # somebody has lost writes and is not back in sync
+
+    async def run(self, duration_s: float) -> None:
+        """Faults for so long; when this returns, the last one may still be under way."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + duration_s
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(self._random.uniform(0.2, 8.0))
+                if loop.time() >= end_s:
+                    return
+                group.create_task(self._one(self._random.choice(self._kinds)))
+
+    async def heal(self) -> None:
+        """Everything works again, for good."""
+        self._cluster.network.mend()
+        if not self._cluster.ensemble.running:
+            self._cluster.ensemble.start()
+        for machine in self._cluster.machines.values():
+            self._cluster.ensemble.mend(machine.name)
+            machine.disk.room_bytes = None
+            machine.disk.fail_syncs = 0
+            if machine.process is not None:
+                machine.process.resume()
+            machine.start()
+
+    async def _one(self, kind: str) -> None:
+        machine = self._random.choice(list(self._cluster.machines.values()))
+        others = [other for other in self._cluster.machines.values() if other is not machine]
+        lasts_s = self._random.uniform(0.5, 12.0)
+        if kind in ("power", "fsync", "blackout") and not await self._may_lose(kind):
+            return
+        self.counts[kind] += 1
+        self._tell(f"{kind} {machine.name} {lasts_s:.1f}")
+        act: Callable[[Machine, Machine, float], Awaitable[None]] = getattr(self, f"_{kind}")
+        await act(machine, self._random.choice(others), lasts_s)
+
+    async def _may_lose(self, kind: str) -> bool:
+        if self._synced:
+            return True
+        return not self._losing and in_sync(self._cluster)
+
+    # --- processes and machines -------------------------------------------------------------------------------------
+
+    async def _kill(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        machine.kill()
+        await asyncio.sleep(lasts_s)
+        machine.start()
+
+    async def _stop(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        await machine.stop()
+        await asyncio.sleep(lasts_s)
+        machine.start()
+
+    async def _power(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._losing = True
+        machine.cut_power()
+        await asyncio.sleep(lasts_s)
+        machine.start()
+        await self._cluster.until(lambda: in_sync(self._cluster), 3600)
+        self._losing = False
+
+    async def _blackout(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        for each in self._cluster.machines.values():
+            each.cut_power()
+        await asyncio.sleep(lasts_s)
+        for each in self._cluster.machines.values():
+            each.start()
+
+    async def _pause(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        process = machine.process
+        if process is not None:
+            process.pause()
+            await asyncio.sleep(lasts_s)
+            process.resume()
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    async def _split(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.network.cut(machine.name, other.name)
+        await asyncio.sleep(lasts_s)
+        self._cluster.network.mend()
+
+    async def _deaf(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.network.cut(other.name, machine.name, one_way=True)
+        await asyncio.sleep(lasts_s)
+        self._cluster.network.mend()
+
+    async def _alone(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        for each in self._cluster.machines.values():
+            if each is not machine:
+                self._cluster.network.cut(machine.name, each.name)
+        await asyncio.sleep(lasts_s)
+        self._cluster.network.mend()
+
+    async def _unseen(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.ensemble.cut(machine.name)
+        await asyncio.sleep(lasts_s)
+        self._cluster.ensemble.mend(machine.name)
+
+    async def _slow(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        for each in self._cluster.machines.values():
+            if each is not machine:
+                self._cluster.network.slow(machine.name, each.name, self._random.uniform(0.1, 1.5))
+        await asyncio.sleep(lasts_s)
+        self._cluster.network.mend()
+
+    async def _reset(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.network.reset(machine.name, other.name)
+
+    # --- clocks, ZooKeeper, disks -----------------------------------------------------------------------------------
+
+    async def _clock(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        machine.clock.jump(self._random.randint(-3_600_000, 3_600_000))
+
+    async def _expire(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.ensemble.expire(machine.name)
+
+    async def _blink(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.ensemble.break_connection(machine.name)
+
+    async def _mute(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.ensemble.lose_reply(machine.name)
+
+    async def _keeper(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.ensemble.stop()
+        await asyncio.sleep(lasts_s)
+        self._cluster.ensemble.start()
+
+    async def _full(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        machine.disk.room_bytes = self._random.randint(0, 2000)
+        await asyncio.sleep(lasts_s)
+        machine.disk.room_bytes = None
+
+    async def _fsync(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        machine.disk.fail_syncs = 1
+        await asyncio.sleep(lasts_s)
+        machine.disk.fail_syncs = 0
+        await self._power(machine, other, 1.0)
+
+
+def in_sync(cluster: SimCluster) -> bool:
+    """Whether every broker runs and every partition has all its replicas in sync, as ZooKeeper knows it."""
+    if not all(machine.running for machine in cluster.machines.values()):
+        return False
+    return all(len(state.isr) == len(state.replicas) for state in cluster.states())

@@ -1,0 +1,51 @@
+"""What a message of a recorded client carries: its uid, whence it was made, and a digest of all that was sent.
+
+Shared by the clients of simulations (sim/clients) and those that run against real brokers (tests/recorded_clients.py).
+Invariant: the digest of a message that arrives is computed anew from what arrived, never taken from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sim.history.event import Record
+
+
+class Payload(NamedTuple):
+    uid: str
+    src: str
+    digest: str
+    body: bytes
+
+    def packed(self) -> bytes:
+        return b"\n".join((self.uid.encode(), self.src.encode(), self.digest.encode(), self.body))
+
+
+def digest_of(
+    uid: str, src: str, key: bytes | None, body: bytes, headers: Iterable[tuple[str, bytes]], timestamp_ms: int
+) -> str:
+    parts = [uid.encode(), src.encode(), b"-" if key is None else b"+" + key, body, str(timestamp_ms).encode()]
+    for name, value in headers:
+        parts += [name.encode(), value]
+    told = b"".join(struct.pack(">I", len(part)) + part for part in parts)
+    return hashlib.sha256(told).hexdigest()
+
+
+def record_from(
+    tp: str,
+    off: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes]],
+    timestamp_ms: int,
+) -> Record:
+    """A message as the checker sees it."""
+    fields = (value or b"").split(b"\n", 3)
+    if len(fields) != 4:
+        return Record(tp, off, None)
+    uid, src, body = fields[0].decode(errors="replace"), fields[1].decode(errors="replace"), fields[3]
+    digest = digest_of(uid, src, key, body, headers, timestamp_ms)
+    return Record(tp, off, uid, digest, None if key is None else key.decode(errors="replace"), src or None)

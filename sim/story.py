@@ -1,0 +1,186 @@
+"""One seed's story: a cluster starts, clients work, things go wrong, everything is healed, the books are closed.
+
+The verdict has three parts: the history of the clients (sim/history), the states in ZooKeeper and the replicas' logs
+(sim/audit.py), and whether the cluster came back to work in time. A story is decided by its seed alone: how many
+brokers, which flush mode, who sends what when, and every fault. Its `digest` is over everything that clients saw, so
+two runs of one seed can be compared. Called by `python -m sim` and by tests/sim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from sim.audit import StateAudit, compare_replicas
+from sim.clients.member import Member
+from sim.clients.pipe import Pipe
+from sim.clients.producer import OneShotProducer, Producer
+from sim.clients.reader import Place, Reader, read_everything
+from sim.cluster import DATA, SimCluster
+from sim.faults import Faults, in_sync
+from sim.history.event import READ_COMMITTED, READ_UNCOMMITTED
+from sim.history.invariants import Limits
+from sim.history.recorder import Recorder
+from sim.history.verdict import Verdict, judge
+from sim.loop import Overtime, SimClock, run
+
+ORDERS, MADE = "orders", "made"
+TOPICS = {ORDERS: 3, MADE: 2}
+TROUBLE_S = 60.0
+RECOVERY_S = 240.0
+LIMITS = Limits(seen_within_s=RECOVERY_S, stable_within_s=RECOVERY_S)
+
+
+@dataclass
+class Outcome:
+    seed: int
+    brokers: int
+    fsync: bool
+    verdict: Verdict | None = None
+    problems: list[str] = field(default_factory=list)  # what the history does not tell
+    faults: dict[str, int] = field(default_factory=dict)
+    deaths: list[str] = field(default_factory=list)  # brokers that stopped by themselves
+    digest: str = ""
+    elections: int = 0
+    virtual_s: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems and self.verdict is not None and not self.verdict.violations
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: {'PASSED' if self.passed else 'FAILED'}, {self.brokers} brokers"]
+        lines[0] += f"{', fsync' if self.fsync else ''}, {self.elections} elections, {self.virtual_s:.0f} s"
+        lines.append("  faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items())))
+        lines += [f"  {problem}" for problem in self.problems]
+        lines += [f"  stopped by itself: {death}" for death in self.deaths]
+        if self.verdict is not None:
+            lines += [f"  {line}" for line in str(self.verdict).splitlines()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What may be chosen; the rest is the seed's."""
+
+    trouble_s: float = TROUBLE_S
+    faults: bool = True
+
+
+def tell(seed: int, plot: Plot | None = None, sink: TextIO | None = None) -> Outcome:
+    """The whole story of a seed; `sink` gets the history."""
+    chance = random.Random(f"story {seed}")
+    outcome = Outcome(seed, brokers=5 if chance.random() < 0.2 else 3, fsync=chance.random() < 0.3)
+    story = _Story(outcome, plot or Plot(), sink)
+    try:
+        run(story.play(), seed, limit_s=7200)
+    except Overtime as error:
+        outcome.problems.append(str(error))
+    story.close_the_books()
+    return outcome
+
+
+class _Story:
+    def __init__(self, outcome: Outcome, plot: Plot, sink: TextIO | None) -> None:
+        self._outcome = outcome
+        self._plot = plot
+        self._audit = StateAudit()
+        self._recorder = Recorder(self._now_ns, sink)
+        self._stop = asyncio.Event()
+
+    def _now_ns(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1e9)
+
+    async def play(self) -> None:
+        outcome = self._outcome
+        settings = {"headrace.flush": "fsync"} if outcome.fsync else {}
+        cluster = self._cluster = SimCluster(outcome.seed, outcome.brokers, settings)
+        cluster.ensemble.on_write(self._audit)
+        cluster.start()
+        admin = cluster.caller("admin")
+        for topic, partitions in TOPICS.items():
+            await admin.create_topic(topic, partitions, {})
+        readers, working = self._clients(cluster)
+        faults = self._faults = Faults(cluster, outcome.seed, fsync=outcome.fsync, tell=self._fault)
+        trouble: asyncio.Task[None] | None = None
+        if self._plot.faults:
+            trouble = asyncio.create_task(faults.run(self._plot.trouble_s))
+        await asyncio.sleep(self._plot.trouble_s)
+        await faults.heal()
+        self._fault("heal")
+        self._recorder.happened("faults", "heal")
+        if trouble is not None and not await self._within(trouble, "the last fault ends"):
+            return
+        await faults.heal()
+        await self._settle(working, readers)
+        outcome.virtual_s = asyncio.get_running_loop().time()
+
+    async def _settle(self, working: list[asyncio.Task[None]], readers: list[Reader]) -> None:
+        cluster = self._cluster
+        if not await cluster.until(lambda: in_sync(cluster), RECOVERY_S):
+            states = "; ".join(str(state) for state in cluster.states() if len(state.isr) < len(state.replicas))
+            self._outcome.problems.append(f"not in sync {RECOVERY_S:g} s after the last fault: {states}")
+            return
+        await asyncio.sleep(5)
+        self._stop.set()
+        for task in working:
+            if not await self._within(task, "a client ends"):
+                return
+        for reader in readers:
+            if not await self._within(asyncio.create_task(reader.catch_up()), "a reader reaches the end"):
+                return
+        places = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+        final = read_everything(cluster.caller("final"), self._recorder, places)
+        if not await self._within(asyncio.create_task(final), "the final read ends"):
+            return
+        await asyncio.sleep(3)
+        disks = {machine.id: machine.disk for machine in cluster.machines.values()}
+        self._outcome.problems += compare_replicas(disks, DATA, TOPICS, self._recorder)
+
+    async def _within(self, task: asyncio.Task[Any], what: str) -> bool:
+        """Whether it ended in time; its error, if it has one, is raised."""
+        await asyncio.wait([task], timeout=RECOVERY_S)
+        if not task.done():
+            stack = task.get_stack(limit=1)
+            place = f"{stack[-1].f_code.co_filename}:{stack[-1].f_lineno}" if stack else ""
+            self._outcome.problems.append(f"it took more than {RECOVERY_S:g} s until {what} ({place})")
+            return False
+        task.result()
+        return True
+
+    def _clients(self, cluster: SimCluster) -> tuple[list[Reader], list[asyncio.Task[None]]]:
+        recorder, clock = self._recorder, SimClock()
+        orders: list[Place] = [(ORDERS, index) for index in range(TOPICS[ORDERS])]
+        made: list[Place] = [(MADE, index) for index in range(TOPICS[MADE])]
+        readers = [
+            Reader(cluster.caller("reader-1"), recorder, "reader-1", orders, READ_UNCOMMITTED),
+            Reader(cluster.caller("reader-2"), recorder, "reader-2", made, READ_COMMITTED),
+        ]
+        parts: list[Coroutine[Any, Any, None]] = [reader.run(self._stop) for reader in readers]
+        for name in ("producer-1", "producer-2"):
+            parts.append(Producer(cluster.caller(name), recorder, clock, name, ORDERS, 3).run(self._stop))
+        once = OneShotProducer(cluster.caller("once"), recorder, clock, "once", ORDERS, 3)
+        parts.append(once.run(self._stop))
+        for name in ("member-1", "member-2"):
+            parts.append(Member(cluster.caller(name), recorder, name, "shop", orders).run(self._stop))
+        parts.append(Pipe(cluster.caller("pipe"), recorder, clock, "pipe", orders, made).run(self._stop))
+        return readers, [asyncio.create_task(part) for part in parts]
+
+    def _fault(self, what: str) -> None:
+        self._recorder.happened("faults", "move", details={"fault": what})
+
+    def close_the_books(self) -> None:
+        outcome = self._outcome
+        outcome.problems += self._audit.violations
+        outcome.elections = self._audit.elections
+        outcome.faults = dict(self._faults.counts) if hasattr(self, "_faults") else {}
+        for machine in self._cluster.machines.values():
+            outcome.deaths += [f"{machine.name}: {error!r}" for error in machine.deaths]
+        outcome.verdict = judge(self._recorder.events, LIMITS)
+        lines = "\n".join(event.line() for event in self._recorder.events)
+        outcome.digest = hashlib.sha256(lines.encode()).hexdigest()
+        self._cluster.bury()
