@@ -2,7 +2,8 @@
 
 An empty list means all topics. Topics are answered in the order of their names, at most MAX_PARTITIONS partitions at
 once; what is left starts at the cursor in the response. Every topic asked for that is not there is answered with
-UNKNOWN_TOPIC_OR_PARTITION. Known gap: headrace has no eligible leader replicas yet, so both lists of them are empty.
+UNKNOWN_TOPIC_OR_PARTITION. Eligible leader replicas are those that left the ISR and may still lead; the last known ones
+were in sync last, and none of them can be trusted to have everything.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def _page(image: ClusterImage, names: list[str], first_partition: int, room: int
 
 def _partition(partition: PartitionImage, image: ClusterImage) -> Message:
     message = partition_message(partition, image)
-    message.eligible_leader_replicas = []
-    message.last_known_elr = []
+    message.eligible_leader_replicas = [broker for broker, _ in partition.elr]
+    message.last_known_elr = list(partition.last_known)
     return message
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from headrace.api.add_offsets_to_txn import AddOffsetsToTxn
 from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
 from headrace.api.alter_configs import AlterConfigs
+from headrace.api.alter_partition_reassignments import AlterPartitionReassignments
 from headrace.api.api_versions import ApiVersions
 from headrace.api.consumer_group_describe import ConsumerGroupDescribe
 from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -165,7 +166,8 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(42, "DeleteGroups", 0, 2, DeleteGroups(groups)),
         Api(43, "ElectLeaders", 0, 2, ElectLeaders(controller, rooms.view, clock)),
         Api(44, "IncrementalAlterConfigs", 0, 1, IncrementalAlterConfigs(controller)),
-        Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments()),
+        Api(45, "AlterPartitionReassignments", 0, 1, AlterPartitionReassignments(controller, clock)),
+        Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments(rooms.view)),
         Api(47, "OffsetDelete", 0, 0, OffsetDelete(groups, rooms)),
         Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, rooms.address_of)),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, ConsumerGroupHeartbeat(groups)),

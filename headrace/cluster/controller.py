@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from headrace.cluster import office, setting_changes, topic_changes, znodes
+from headrace.cluster import office, partition_requests, setting_changes, topic_changes, znodes
 from headrace.cluster.change import Change, Plan, change_partitions, in_groups, in_multis
 from headrace.cluster.partition_requests import known_partition, preferred_election
 from headrace.cluster.recovery import LogEnds, Recovery
@@ -149,12 +149,24 @@ class Controller:
 
     async def _elect_unclean(self, topic: str, index: int) -> PartitionImage:
         known_partition(self._planned, topic, index)
+        if self._epoch is None:
+            raise self._elsewhere()
         ends = (await self.recovery.ends(self._planned, [(topic, index)]))[topic, index]
         elected = await self.submit(
             lambda image, epoch: self.recovery.plan(image, (topic, index), ends, epoch, unclean=True)
         )
         self.recovery.tell(topic, elected, ends)
         return elected
+
+    def move(
+        self, topic: str, index: int, target: Sequence[int] | None, *, factor_may_change: bool = True
+    ) -> asyncio.Future[PartitionImage]:
+        """The partition begins to move to these replicas; None: it goes back to those it had."""
+        return self.submit(
+            lambda image, epoch: partition_requests.move(
+                image, topic, index, target, epoch, factor_may_change=factor_may_change
+            )
+        )
 
     async def allocate_producer_ids(self, count: int = 1000) -> range:
         """Ids that nobody was ever given, also after a crash. Any broker may do this, in office or not."""
@@ -174,7 +186,7 @@ class Controller:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
             if self._epoch is None:
-                raise KafkaError(ErrorCode.not_controller, f"broker {self._broker_id} is not the controller")
+                raise self._elsewhere()
             change = plan(self._planned, self._epoch)
         except KafkaError as error:
             answer.set_exception(error)
@@ -184,6 +196,9 @@ class Controller:
             return answer
         self._enqueue(_Asked(plan, change, answer))
         return answer
+
+    def _elsewhere(self) -> KafkaError:
+        return KafkaError(ErrorCode.not_controller, f"broker {self._broker_id} is not the controller")
 
     def _enqueue(self, asked: _Asked) -> None:
         self._plan_on(asked.change)

@@ -39,7 +39,7 @@ def begun(partition: PartitionImage, target: Sequence[int], alive: Alive, *, fac
 
 
 def cancelled(partition: PartitionImage) -> PartitionImage:
-    """Back to the replicas it had; KafkaError if it does not move."""
+    """Back to the replicas it had, those first that the move would have kept; KafkaError if it does not move."""
     if not moves(partition):
         raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition is not being moved")
     return _narrowed(replace(partition, replicas=original(partition), adding=(), removing=()))

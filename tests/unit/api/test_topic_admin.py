@@ -12,14 +12,13 @@ from headrace.api.create_partitions import CreatePartitions
 from headrace.api.create_topics import CreateTopics
 from headrace.api.delete_topics import DeleteTopics
 from headrace.api.elect_leaders import ElectLeaders
-from headrace.api.list_partition_reassignments import ListPartitionReassignments
 from headrace.cluster.topic_changes import NewTopic
 from headrace.model.topic_config import SETTINGS
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from tests.unit.api.admin_room import BROKER_ID, AdminRoom, ask, tell
 
-CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, ELECT_LEADERS, LIST_REASSIGNMENTS = 19, 20, 37, 43, 46
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, ELECT_LEADERS = 19, 20, 37, 43
 
 
 def create_topics(room: AdminRoom) -> CreateTopics:
@@ -207,13 +206,5 @@ def test_a_single_broker_needs_no_election(tmp_path: Path, version: int) -> None
         ]
         answer = await ask(handler, ELECT_LEADERS, version, topic_partitions=None, timeout_ms=5000)
         assert answer.replica_election_results == []
-
-    tell(tmp_path, story)
-
-
-def test_nothing_is_being_reassigned(tmp_path: Path) -> None:
-    async def story(room: AdminRoom) -> None:
-        answer = await ask(ListPartitionReassignments(), LIST_REASSIGNMENTS, 0, topics=None, timeout_ms=5000)
-        assert (answer.error_code, answer.topics) == (0, [])
 
     tell(tmp_path, story)

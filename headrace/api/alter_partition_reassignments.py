@@ -1,0 +1,61 @@
+"""AlterPartitionReassignments, v0 and v1 (KIP-455, KIP-860): partitions are to stand on other brokers.
+
+Each partition is taken or refused by itself; the answer comes when the move has begun, not when it is over
+(ListPartitionReassignments tells). No replicas (null) call off a move that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from headrace.api.contract import Reply, Request
+from headrace.api.deadline import result_of, settle
+from headrace.cluster.controller import Controller
+from headrace.model.image import PartitionImage
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+_Moving = dict[str, list[tuple[int, asyncio.Future[PartitionImage] | None]]]
+
+
+class AlterPartitionReassignments:
+    def __init__(self, controller: Controller, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+
+    def __call__(self, request: Request) -> Reply:
+        body = request.body
+        if not self._controller.in_office:
+            return Message(error_code=ErrorCode.not_controller, error_message="this broker is not the controller")
+        free = body.allow_replication_factor_change if request.version >= 1 else True
+        times = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
+        moving: _Moving = {}
+        for topic in body.topics:
+            for one in topic.partitions:
+                asked = None
+                if times[topic.name, one.partition_index] == 1:
+                    asked = self._controller.move(topic.name, one.partition_index, one.replicas, factor_may_change=free)
+                moving.setdefault(topic.name, []).append((one.partition_index, asked))
+        return self._answer(moving, body.timeout_ms)
+
+    async def _answer(self, moving: _Moving, timeout_ms: int) -> Message:
+        answers = [asked for partitions in moving.values() for _, asked in partitions if asked is not None]
+        await settle(self._clock, timeout_ms, answers)
+        return Message(
+            responses=[
+                Message(name=name, partitions=[_told(name, index, asked) for index, asked in partitions])
+                for name, partitions in moving.items()
+            ]
+        )
+
+
+def _told(name: str, index: int, asked: asyncio.Future[PartitionImage] | None) -> Message:
+    try:
+        if asked is None:
+            raise KafkaError(ErrorCode.invalid_request, f"{name}-{index} stands more than once in the request")
+        result_of(asked)
+    except KafkaError as error:
+        return Message(partition_index=index, error_code=error.code, error_message=error.message)
+    return Message(partition_index=index)
