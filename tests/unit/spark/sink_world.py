@@ -32,12 +32,14 @@ class Crash(BaseException):
 
 
 class CrashingNet:
-    """Dials real connections, and kills the process at its nth request, before it leaves or after."""
+    """Dials real connections, and kills the process at its nth request, before it leaves or after; or, if `breaks`, the
+    connection only, and the process lives on."""
 
-    def __init__(self, at: int = -1, *, after: bool = False) -> None:
+    def __init__(self, at: int = -1, *, after: bool = False, breaks: bool = False) -> None:
         self.requests = 0
         self._at = at
         self._after = after
+        self._error: type[BaseException] = ConnectionResetError if breaks else Crash
 
     def dial(self, host: str, port: int, timeout_s: float) -> Line:
         return _CrashingLine(self, dial(host, port, timeout_s))
@@ -46,11 +48,11 @@ class CrashingNet:
         turn = self.requests
         self.requests += 1
         if turn == self._at and not self._after:
-            raise Crash(f"before request {turn}")
+            raise self._error(f"before request {turn}")
         line.send(data)
         if turn == self._at:
             line.receive_into(memoryview(bytearray(4)))  # the broker has done it
-            raise Crash(f"after request {turn}")
+            raise self._error(f"after request {turn}")
 
 
 class _CrashingLine:
@@ -82,10 +84,16 @@ class Driver:
         """The driver of the same query after a restart."""
         return Driver(self.options, self.stream)
 
-    def task(self, batch: int, partition: int, run: str, rows: Sequence[str]) -> Written:
+    def task(
+        self, batch: int, partition: int, run: str, rows: Sequence[str], net: CrashingNet | None = None
+    ) -> Written:
+        return self.write(batch, partition, run, [arrow(rows)] if rows else [], net)
+
+    def write(
+        self, batch: int, partition: int, run: str, found: Sequence[pa.RecordBatch], net: CrashingNet | None = None
+    ) -> Written:
         attempt = TaskAttempt(self.stream, batch, partition, run, next(self.attempts))
-        found = [arrow(rows)] if rows else []
-        return TaskWriter(self.options, attempt, SystemClock()).write(iter(found))
+        return TaskWriter(self.options, attempt, SystemClock(), (net or CrashingNet()).dial).write(iter(found))
 
     def tasks(self, batch: int, shares: Sequence[Sequence[str]]) -> list[Written]:
         run = uuid.uuid4().hex
