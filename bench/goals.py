@@ -158,6 +158,17 @@ CHAPTERS = (
         ),
     ),
     Chapter(
+        "Two racks 40 ms apart, a replica in each",
+        (
+            Metric("racks.acks-1.p50", "acks=1, beside the leader, p50", "ms"),
+            Metric("racks.acks-1.p99", "acks=1, beside the leader, p99", "ms"),
+            Metric("racks.acks-all.p50", "acks=all, beside the leader, p50", "ms"),
+            Metric("racks.acks-all.p99", "acks=all, beside the leader, p99", "ms"),
+            Metric("racks.leader.rate", "consume in the other rack, from the leader", "msg/s"),
+            Metric("racks.follower.rate", "consume in the other rack, from its own replica", "msg/s"),
+        ),
+    ),
+    Chapter(
         "Many partitions",
         (
             Metric("partitions.startup", "start-up with {partitions:,} partitions", "s", Goal("value", at_most=10.0)),

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,8 +62,12 @@ class Order:
 class Generator:
     """The compiled generator."""
 
-    def __init__(self, program: Path, children: Children) -> None:
-        self._program, self._children = program, children
+    def __init__(self, program: Path, children: Children, prefix: Sequence[str] = ()) -> None:
+        self._program, self._children, self._prefix = program, children, list(prefix)
+
+    def inside(self, prefix: Sequence[str]) -> Generator:
+        """The same, started by another command, such as one that enters a network namespace."""
+        return Generator(self._program, self._children, prefix)
 
     def library(self) -> str:
         """Which librdkafka it runs on."""
@@ -96,7 +101,7 @@ class Generator:
     def _run(self, mode: str, peer: Target, order: Order) -> tuple[dict[str, Any], float]:
         numbers = [order.partitions, order.count, order.size, RUN_SECONDS, order.clients]
         command = [str(self._program), mode, peer.address, order.topic, *map(str, numbers), *order.settings]
-        done = self._children.run(command, seconds=RUN_SECONDS + 10)
+        done = self._children.run([*self._prefix, *command], seconds=RUN_SECONDS + 10)
         if done.code != 0:
             hung = done.code == -signal.SIGALRM
             why = f"did not finish within {RUN_SECONDS} s" if hung else f"failed: {done.reason()}"

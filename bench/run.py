@@ -21,7 +21,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench import disk, load, startup
+from bench import disk, load, racks, startup
 from bench.cluster import Clusters
 from bench.connections import Connections
 from bench.delivery import Delivery
@@ -37,7 +37,7 @@ from bench.startup import in_turn
 from bench.throughput import Throughput
 
 IN_ROUNDS = ("throughput", "latency", "delivery", "profiles", "connections", "idle", "clients")
-SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster")
+SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "racks")
 FAILURES = (PeerMissing, RuntimeError, OSError, KafkaException)
 DISCARD_SECONDS = 0.5  # a broker whose data goes away anyway need not finish its work
 
@@ -77,6 +77,9 @@ class Bench:
                 for number in range(self._rounds):
                     measure = functools.partial(clusters.round, number)
                     self._section(f"clusters, round {number + 1} of {self._rounds}", measure)
+            if "racks" in wanted:
+                singles = self._sizes.rack_messages
+                self._section("racks", lambda: racks.measure(self._children, self._folder, self.samples, singles))
             if "partitions" in wanted:
                 for recipe in recipes:
                     self._section(f"partitions, {recipe.name}", functools.partial(self._partitions, recipe, generator))

@@ -28,8 +28,16 @@ _STOP_S = 10.0
 class LocalZooKeeper:
     """`start`, then `wait_until_ready`; `stop` at the end. `kill` and `pause` are for tests."""
 
-    def __init__(self, folder: Path, port: int, number: int = 1, ensemble: Mapping[int, tuple[int, int]] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        number: int = 1,
+        ensemble: Mapping[int, tuple[int, int]] | None = None,
+        host: str = HOST,
+    ) -> None:
         """`ensemble`: number of each member -> its two ports for talking to the others."""
+        self.host = host
         self.port = port
         self.log = folder / "zookeeper.log"
         self._folder = folder
@@ -39,7 +47,7 @@ class LocalZooKeeper:
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -65,7 +73,7 @@ class LocalZooKeeper:
     def _settings(self, data: Path) -> dict[str, object]:
         settings: dict[str, object] = {
             "dataDir": data,
-            "clientPortAddress": HOST,
+            "clientPortAddress": self.host,
             "clientPort": self.port,
             "tickTime": TICK_MS,
             "initLimit": 20,
@@ -75,7 +83,7 @@ class LocalZooKeeper:
             "4lw.commands.whitelist": "srvr",
         }
         for number, (peer_port, election_port) in self._ensemble.items():
-            settings[f"server.{number}"] = f"{HOST}:{peer_port}:{election_port}"
+            settings[f"server.{number}"] = f"{self.host}:{peer_port}:{election_port}"
         return settings
 
     def wait_until_ready(self) -> None:
@@ -90,7 +98,7 @@ class LocalZooKeeper:
 
     def _serves(self) -> bool:
         try:
-            with socket.create_connection((HOST, self.port), timeout=2) as connection:
+            with socket.create_connection((self.host, self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
                 answer = b""
                 while chunk := connection.recv(4096):
