@@ -107,7 +107,7 @@ class Cluster:
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
         """The topics of these names that exist, or all; asked anew each time. None is created by asking."""
-        for last in self._attempts():
+        for last in self.attempts():
             answer = self._ask_for_topics(names)
             electing = any(topic.error_code == ErrorCode.leader_not_available for topic in answer.topics)
             if not electing or last:
@@ -116,12 +116,12 @@ class Cluster:
 
     def leader(self, topic: str, partition: int) -> Address:
         """Where the partition's leader is, as known so far; asked for if it is not known."""
-        for last in self._attempts():
-            address = self._known_leader(topic, partition)
+        for last in self.attempts():
+            address = self.known_leader(topic, partition)
             if address is not None:
                 return address
             self._ask_for_topics([topic])
-            if self._known_leader(topic, partition) is None and last:
+            if self.known_leader(topic, partition) is None and last:
                 break
         raise Failure(self._why_no_leader(topic, partition))
 
@@ -195,7 +195,7 @@ class Cluster:
 
     # --- asking again -----------------------------------------------------------------------------------------------
 
-    def _attempts(self) -> Iterator[bool]:
+    def attempts(self) -> Iterator[bool]:
         """One turn after the other, with pauses between them, until patience ends; true for the last one."""
         start, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
         while self._clock.monotonic() - start < self._patience_s:
@@ -205,7 +205,7 @@ class Cluster:
         yield True
 
     def _patiently(self, ask: Callable[[], Message], forget: Callable[[], None] = lambda: None) -> Message:
-        for last in self._attempts():
+        for last in self.attempts():
             try:
                 answer = ask()
             except ConnectionLost:
@@ -238,7 +238,7 @@ class Cluster:
     def _ask_for_topics(self, names: Sequence[str] | None) -> Message:
         wanted = None if names is None else [Message(name=name) for name in names]
         body = Message(topics=wanted, allow_auto_topic_creation=False)
-        for last in self._attempts():
+        for last in self.attempts():
             try:
                 answer = self._anywhere(_METADATA, body)
                 break
@@ -263,7 +263,8 @@ class Cluster:
             )
         return answer
 
-    def _known_leader(self, topic: str, partition: int) -> Address | None:
+    def known_leader(self, topic: str, partition: int) -> Address | None:
+        """The leader as of the last answer; None if there was none, or no answer."""
         known = self._topics.get(topic)
         for part in known.partitions if known else ():
             if part.index == partition:
