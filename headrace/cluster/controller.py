@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from headrace.cluster import office, partition_requests, setting_changes, topic_changes, znodes
 from headrace.cluster.change import Change, Plan, change_partitions, in_groups, in_multis
+from headrace.cluster.leader_balance import BalanceTerms, LeaderBalance
 from headrace.cluster.partition_requests import known_partition, preferred_election
 from headrace.cluster.recovery import LogEnds, Recovery
 from headrace.cluster.setting_changes import Resource, SettingChange
@@ -74,6 +75,7 @@ class Controller:
         clock: Clock,
         *,
         log_ends: LogEnds | None = None,
+        balance: BalanceTerms | None = None,
     ) -> None:
         """`log_ends` asks other brokers how long their logs are; one that stands alone needs none."""
         self._store = store
@@ -90,6 +92,7 @@ class Controller:
         self._publishing = False
         self.recovery = Recovery(log_ends)
         self._tending = Tending(self, self.recovery, clock, defaults)
+        self._balance = LeaderBalance(self, clock, balance or BalanceTerms())
         view.subscribe(self._on_image)
 
     @property
@@ -318,7 +321,8 @@ class Controller:
             await office.vacancy(self._store)
 
     async def _work(self) -> None:
-        parts = [asyncio.ensure_future(self._write_queue()), asyncio.ensure_future(self._tending.run())]
+        works = (self._write_queue(), self._tending.run(), self._balance.run())
+        parts = [asyncio.ensure_future(work) for work in works]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in done:

@@ -1,7 +1,8 @@
 """The versioned tree in memory: nodes, children, and the watches on them. No IO.
 
 `embedded.py` keeps two of these: what is durable (for readers) and what will be once the commit in progress is done
-(for the checks of the next write); the simulated ZooKeeper keeps one per session. Invariant: the parent of every node is there.
+(for the checks of the next write); the simulated ZooKeeper keeps one per session. Invariant: the parent of every node
+is there.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ def _own(name: str, kind: SettingType, default: Any, meaning: str, **limits: Any
 
 _OWN: tuple[Setting, ...] = (
     _own("auto.create.topics.enable", _T.BOOLEAN, True, "make a topic when a client asks for one that is not there"),
+    _own("auto.leader.rebalance.enable", _T.BOOLEAN, True,
+         "give leadership back to the broker that should have it, some time after it has come back"),
     _own("broker.id", _T.INT, 1, "the number of this broker in its cluster; it never changes for a data folder", low=0),
     _own("broker.rack", _T.STRING, None, "where this broker stands; told to clients"),
     _own("connections.max.idle.ms", _T.LONG, 600_000, "how long a silent connection is kept", low=1),
@@ -52,6 +54,11 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut costs at "
          "most what came since", low=1),
+    _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
+         "how often that is looked at; a broker must be there for two looks in a row. Kafka's 300 s leave a cluster "
+         "lopsided for longer than a restart takes", low=1),
+    _own("leader.imbalance.per.broker.percentage", _T.INT, 10,
+         "how much of what it should lead a broker may lack without anything being done", low=0, high=100),
     _own("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are looked at for work", low=1),
     _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often old segments are looked for", low=1),
     _own("max.connections", _T.INT, INT_MAX, "connections that are open at once", low=1),
@@ -136,6 +143,7 @@ class BrokerConfig:
     """One broker's settings, every one with a value."""
 
     auto_create_topics: bool = True
+    auto_leader_rebalance_enable: bool = True
     broker_id: int = 1
     rack: str | None = None
     connections_max_idle_ms: int = 600_000
@@ -151,6 +159,8 @@ class BrokerConfig:
     group_max_size: int = INT_MAX
     group_min_session_timeout_ms: int = 6_000
     flush_interval_ms: int = 1_000
+    leader_imbalance_check_interval_seconds: int = 30
+    leader_imbalance_per_broker_percentage: int = 10
     log_cleaner_backoff_ms: int = 15_000
     log_retention_check_interval_ms: int = 300_000
     max_connections: int = INT_MAX

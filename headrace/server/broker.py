@@ -23,6 +23,7 @@ from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.isr_writes import IsrWrites
+from headrace.cluster.leader_balance import BalanceTerms
 from headrace.cluster.lease import Lease
 from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.sessions import OpenStore, Sessions
@@ -48,6 +49,7 @@ from headrace.server.forwarding import CLIENT_ID as FORWARDING
 from headrace.server.forwarding import Forwarding
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import Listener
+from headrace.server.log_ends import PeersLogEnds
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.peers import Peers
@@ -199,7 +201,16 @@ class Broker:
         await world.disk.off_loop(self._folder.claim, cluster_id, config.broker_id)
         self._view = ClusterView()
         defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.settings)
-        self._controller = Controller(self._store, self._view, config.broker_id, defaults, world.entropy, world.clock)
+        self._controller = Controller(
+            self._store,
+            self._view,
+            config.broker_id,
+            defaults,
+            world.entropy,
+            world.clock,
+            log_ends=PeersLogEnds(self._peers("log-ends")),
+            balance=_balance_terms(config),
+        )
 
     def _place(self) -> Place:
         """Where others reach this broker."""
@@ -293,6 +304,7 @@ class Broker:
             self._transactions.on_leadership(partition, leads, epoch)
 
     def _open_metrics(self, host: str, port: int) -> None:
+        from headrace.server.controller_metrics import controller_metrics
         from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
         from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
         from headrace.server.transaction_metrics import transaction_metrics
@@ -301,6 +313,7 @@ class Broker:
 
         def gather() -> Iterator[Metric]:
             yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
+            yield from controller_metrics(self._controller, self._view.image)
             yield from group_metrics(self._groups, self._host, self._world.clock)
             yield from transaction_metrics(self._transactions, self._host, self._world.clock)
 
@@ -314,6 +327,14 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
         max_timeout_ms=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
         expiry_check_interval_ms=config.transaction_expiry_interval_ms,
+    )
+
+
+def _balance_terms(config: BrokerConfig) -> BalanceTerms:
+    return BalanceTerms(
+        config.auto_leader_rebalance_enable,
+        config.leader_imbalance_check_interval_seconds,
+        config.leader_imbalance_per_broker_percentage,
     )
 
 

@@ -1,0 +1,90 @@
+"""Leadership goes back to where it was planned, some time after a broker has come back.
+
+A restart takes everything away that a broker led; without this, the brokers that were started last would lead nothing.
+The controller looks from time to time. A partition is given back only if its preferred replica was ready at the look
+before too, in the same start of its broker: one that keeps falling and rising is given nothing (rather than everything,
+each time), so leadership does not go to and fro.
+
+`due` is pure; LeaderBalance runs while its controller is in office.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.cluster import election
+from headrace.cluster.partition_requests import preferred_election
+from headrace.cluster.recovery import Place
+from headrace.cluster.tending import Desk
+from headrace.model.image import NO_LEADER, ClusterImage
+from headrace.wire.errors import KafkaError
+from headrace.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+Ready = Mapping[Place, int]  # partitions whose preferred replica could lead and does not -> the epoch of its broker
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceTerms:
+    enabled: bool = True
+    interval_s: float = 30.0
+    tolerated_percent: int = 10  # of the partitions that a broker should lead
+
+
+def ready(image: ClusterImage) -> Ready:
+    """Partitions that are led by another broker than the plan says, and could be led by that one."""
+    found: dict[Place, int] = {}
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            first = partition.replicas[0]
+            if partition.leader not in (NO_LEADER, first) and election.preferred(partition, image.brokers) is not None:
+                found[topic.name, partition.index] = image.brokers[first].epoch
+    return found
+
+
+def due(image: ClusterImage, before: Ready, now: Ready, tolerated_percent: int) -> list[Place]:
+    """Those to be given back: ready then and now, to brokers that lack more than is tolerated."""
+    wanted: Counter[int] = Counter()
+    lacking: Counter[int] = Counter()
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            wanted[partition.replicas[0]] += 1
+            lacking[partition.replicas[0]] += (topic.name, partition.index) in now
+    return [
+        (name, index)
+        for (name, index), epoch in now.items()
+        if before.get((name, index)) == epoch
+        and lacking[first := image.topics[name].partitions[index].replicas[0]] * 100 > tolerated_percent * wanted[first]
+    ]
+
+
+class LeaderBalance:
+    def __init__(self, desk: Desk, clock: Clock, terms: BalanceTerms) -> None:
+        self._desk = desk
+        self._clock = clock
+        self._terms = terms
+
+    async def run(self) -> None:
+        before: Ready = {}
+        while True:
+            await self._clock.sleep(self._terms.interval_s)
+            if not self._terms.enabled or len(self._desk.planned.brokers) < 2:
+                continue
+            image = self._desk.planned
+            now = ready(image)
+            places = due(image, before, now, self._terms.tolerated_percent)
+            before = now
+            if places:
+                logger.info("giving %d partitions back to the brokers that should lead them", len(places))
+                await asyncio.gather(*(self._give_back(*place) for place in places))
+
+    async def _give_back(self, topic: str, index: int) -> None:
+        try:
+            await self._desk.submit(lambda image, epoch: preferred_election(image, topic, index, epoch))
+        except KafkaError as error:
+            logger.info("%s-%d stays where it is: %s", topic, index, error)

@@ -1,0 +1,48 @@
+"""How long the logs of other brokers are: the question before an election in which nobody can be trusted.
+
+Plugged into the controller (`cluster/recovery.py` says when it asks). It is OffsetForLeaderEpoch in the name of replica
+-2, which every replica answers of its own log, leader or not. A broker that does not answer in time has said nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from headrace.client.blocking import ConnectionLost
+from headrace.cluster.election import LogEnd
+from headrace.cluster.recovery import Place
+from headrace.model.image import BrokerImage
+from headrace.server.peers import Peers
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+logger = logging.getLogger(__name__)
+
+_OFFSET_FOR_LEADER_EPOCH, _VERSION = 23, 4
+_OWN_LOG = -2
+_ANSWER_S = 3.0
+
+
+class PeersLogEnds:
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+
+    async def ask(self, broker: BrokerImage, partitions: Sequence[Place]) -> dict[Place, LogEnd]:
+        topics: dict[str, list[Message]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(Message(partition=index, current_leader_epoch=-1, leader_epoch=-1))
+        question = Message(
+            replica_id=_OWN_LOG, topics=[Message(topic=name, partitions=asked) for name, asked in topics.items()]
+        )
+        try:
+            answer = await self._peers.call(broker, _OFFSET_FOR_LEADER_EPOCH, question, _VERSION, timeout_s=_ANSWER_S)
+        except (ConnectionLost, KafkaError) as error:
+            logger.info("broker %d does not say how long its logs are: %s", broker.id, error)
+            return {}
+        return {
+            (topic.topic, found.partition): (found.leader_epoch, found.end_offset)
+            for topic in answer.topics
+            for found in topic.partitions
+            if found.error_code == ErrorCode.none
+        }
