@@ -120,9 +120,7 @@ def test_a_sink_without_a_topic_and_modes_that_would_delete_are_refused() -> Non
 
 
 @given(attempts, attempts)
-def test_an_attempt_is_known_by_its_id_and_by_no_other_stream(
-    one: TaskAttempt, other: TaskAttempt
-) -> None:
+def test_an_attempt_is_known_by_its_id_and_by_no_other_stream(one: TaskAttempt, other: TaskAttempt) -> None:
     assert check_sink_name(one.stream.sink) == one.stream.sink
     assert parse_attempt(one.stream, one.transactional_id) == one
     longer = other._replace(stream=Stream(one.stream.query, f"{one.stream.sink}-{other.stream.sink}"))
