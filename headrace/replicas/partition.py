@@ -233,6 +233,8 @@ class Partition:
         self.readers.appended(size)
         if self.log.config.fsync:
             self._sync_soon()
+        elif self.leadership is None:
+            self._set_high_watermark(self.log.end_offset)
         else:
             self.commit_more()
 

@@ -158,7 +158,10 @@ class Readers:
     def committed(self, before: int, offset: int, end: int, partition: Watermarked) -> None:
         """The high watermark went from `before` to `offset`, the log ends at `end`. How many bytes that is follows from
         its share of the offsets: whoever waits for bytes waits for about so many."""
-        size = self._uncommitted_bytes * (offset - before) // (end - before)
+        if offset == end:
+            size = self._uncommitted_bytes
+        else:
+            size = self._uncommitted_bytes * (offset - before) // (end - before)
         self._uncommitted_bytes -= size
         if self._committed:
             self._committed.arrived(size)
