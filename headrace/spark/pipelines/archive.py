@@ -19,6 +19,7 @@ from headrace.spark.lake.lake import Lake, open_lake
 from headrace.spark.lake.manifest import LakeFile, encode
 from headrace.spark.lake.place import open_place
 from headrace.spark.lake.tables import Table, catch_up
+from headrace.spark.pipelines.arrow_tasks import map_in_arrow
 from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, span_ms
 from headrace.spark.pipelines.log_ends import log_ends
 from headrace.spark.pipelines.run import Run
@@ -181,7 +182,7 @@ class BatchWriter:
 
 def collected(rows: DataFrame, task: Callable[..., Any]) -> list[LakeFile]:
     """Run a task that writes files over all partitions; what the attempts that succeeded wrote."""
-    found = rows.mapInArrow(task, "file binary").collect()
+    found = map_in_arrow(rows, task, "file binary").collect()
     return [msgspec.json.decode(bytes(row["file"]), type=LakeFile) for row in found]
 
 

@@ -7,6 +7,7 @@ Failure; a session that was started here is stopped here.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -155,6 +156,9 @@ def start_spark(config: Configuration, master: str | None) -> SparkSession:
     builder = SparkSession.builder.appName(config.title())
     if master is not None or not submitted:
         builder = builder.master(master or "local[*]")
+    if not submitted and (master or "local").startswith("local"):
+        # Spark would take the first python3 on the PATH, which need not be the one that has headrace.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in {**quiet_settings(submitted), **config.spark}.items():
         builder = builder.config(name, value)
     try:

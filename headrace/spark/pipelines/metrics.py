@@ -19,6 +19,7 @@ class PipelineMetrics:
         self.registry = CollectorRegistry()
         self._labels = (pipeline, name)
         self._rows_seen: dict[str, int] = {}
+        self._batch_seen: dict[str, int] = {}
         labels = ["pipeline", "name", "query"]
 
         def gauge(metric: str, words: str) -> Gauge:
@@ -43,7 +44,9 @@ class PipelineMetrics:
         labels = (*self._labels, query)
         self._rows.labels(*labels).inc(facts.rows - self._rows_seen.get(query, 0))
         self._rows_seen[query] = facts.rows
-        self._batches.labels(*labels).inc()
+        if self._batch_seen.get(query) != facts.batch:
+            self._batches.labels(*labels).inc()
+        self._batch_seen[query] = facts.batch
         self._rate.labels(*labels).set(facts.rows_per_s)
         self._batch.labels(*labels).set(facts.batch_s)
         if facts.lag is not None:

@@ -30,21 +30,21 @@ class StreamPace:
     def __init__(self) -> None:
         self._rows = 0
         self._batch = -1
+        self._last_report = ""  # Spark hands out its last reports again and again; their times rise
         self._rows_per_s: float | None = None
         self._arriving_per_s: float | None = None
         self._last: tuple[float, int] | None = None  # when, and how far the topics reached then
 
     def take(self, report: Mapping[str, Any], now_s: float) -> StreamFacts | None:
         """The facts after a report; None if this report has been taken before."""
-        if report["batchId"] <= self._batch and report.get("numInputRows", 0) == 0:
+        if report["timestamp"] <= self._last_report:
             return None
-        if report["batchId"] == self._batch:
-            return None
+        self._last_report = report["timestamp"]
         self._batch = report["batchId"]
         rows = max(0, int(report.get("numInputRows") or 0))
         self._rows += rows
         batch_s = float(report.get("durationMs", {}).get("triggerExecution", 0)) / 1000
-        if batch_s:
+        if rows and batch_s:  # an idle look at the topics says nothing of the pace
             self._rows_per_s = smoothed(self._rows_per_s, rows / batch_s)
         lag, reach = positions(report.get("sources", ()))
         if reach is not None:
