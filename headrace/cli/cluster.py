@@ -1,20 +1,21 @@
-"""`headrace cluster`: who the brokers are.
+"""`headrace cluster`: who the brokers are, and how a single one becomes a cluster.
 
 Called by main. Shows what the cluster says about itself in DescribeCluster and Metadata, nothing of its own.
 """
 
 from typing import Any
 
+from headrace.cli import adopt
 from headrace.cli.connection import REQUEST_TIMEOUT_S, open_admin, settle
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, command_group, examples
 from headrace.cli.screen import print_facts, print_json, print_table
 
-app = command_group("Look at the cluster.", "headrace cluster info", "headrace cluster info --json")
-
-
-@app.callback()
-def cluster() -> None:
-    """Keeps `info` a subcommand: a group with one command would otherwise become that command."""
+app = command_group(
+    "Look at the cluster, or begin one.",
+    "headrace cluster info",
+    "headrace cluster adopt --data ./data --zookeeper zk1:2181/headrace",
+)
+app.command("adopt", epilog=adopt.EXAMPLES)(adopt.adopt)
 
 
 @app.command(epilog=examples("headrace cluster info", "headrace cluster info -b queue.example.com:9092 --json"))
@@ -23,16 +24,26 @@ def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> 
     admin = open_admin(broker)
     described = settle(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "cannot describe the cluster")
     topics = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.values()
+    states = [state for topic in topics for state in topic.partitions.values()]
     controller = described.controller.id if described.controller else None
     document: dict[str, Any] = {
         "cluster_id": described.cluster_id,
         "controller": controller,
         "brokers": [
-            {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+            {
+                "id": node.id,
+                "host": node.host,
+                "port": node.port,
+                "rack": node.rack,
+                "leads": sum(state.leader == node.id for state in states),
+                "replicas": sum(node.id in state.replicas for state in states),
+            }
             for node in sorted(described.nodes, key=lambda node: node.id)
         ],
         "topics": len(topics),
-        "partitions": sum(len(topic.partitions) for topic in topics),
+        "partitions": len(states),
+        "offline": sum(state.leader < 0 for state in states),
+        "under_replicated": sum(len(state.isrs) < len(state.replicas) for state in states),
     }
     if as_json:
         print_json(document)
@@ -43,10 +54,12 @@ def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> 
             ("controller", controller),
             ("topics", document["topics"]),
             ("partitions", document["partitions"]),
+            ("without a leader", document["offline"]),
+            ("out of sync", document["under_replicated"]),
         ]
     )
     print_table(
-        ["broker", "host", "port", "rack"],
-        [(node["id"], node["host"], node["port"], node["rack"]) for node in document["brokers"]],
-        right=["broker", "port"],
+        ["broker", "host", "port", "rack", "leads", "replicas"],
+        [tuple(node.values()) for node in document["brokers"]],
+        right=["broker", "port", "leads", "replicas"],
     )

@@ -31,6 +31,8 @@ class DataFolder:
         """Whether the last broker that used the folder stopped cleanly; True for a new folder. Set by `open`."""
         self.clean_epoch: int | None = None
         """The broker epoch that ended with that clean stop; None where it is not known. Set by `open`."""
+        self.claimed = False
+        """Whether it belongs to a broker already. Set by `open`."""
         self._disk = disk
         self._release: Callable[[], None] | None = None
 
@@ -39,6 +41,7 @@ class DataFolder:
         self._take_lock()
         try:
             known = self._read_meta()
+            self.claimed = known is not None
             self.was_clean = known is None or self._disk.exists(self.path / CLEAN_STOP)
             if self.was_clean and known is not None:
                 self.clean_epoch = self._read_clean_epoch()

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+METADATA = "metadata.db"  # where a broker that stands alone keeps it
 
 
 class Broker:
@@ -116,7 +117,11 @@ class Broker:
             self._open_metrics(*self._metrics_at)
 
     async def _start_alone(self) -> None:
-        store = EmbeddedStore(self._world.disk, self._data / "metadata.db")
+        if self._folder.claimed and not self._world.disk.exists(self._data / METADATA):
+            raise Failure(
+                f"the metadata of {self._data} is not in it: start this broker in its cluster, with --zookeeper"
+            )
+        store = EmbeddedStore(self._world.disk, self._data / METADATA)
         self._store = store
         await store.open()
         await self._found_cluster()
