@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headrace.cli import cluster, consume, group, log, pipeline, produce, serve, topic, transaction
+from headrace.cli import cluster, consume, group, log, pipeline, produce, serve, topic, transaction, up, zk
 from headrace.cli.options import examples
-from headrace.model.failure import Failure
+from headrace.model.failure import Failure, one_line
 
 
 class Door(TyperGroup):
@@ -39,11 +39,6 @@ class Door(TyperGroup):
             typer.echo(f"headrace: {one_line(line)}", err=True)
             raise typer.Exit(1) from None
         return result
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks: an error is one line, whatever a broker put into its message."""
-    return " ".join(text.split())
 
 
 def leave_pipe() -> None:
@@ -97,7 +92,17 @@ def root(
     pass
 
 
-serve.register(app)
+@app.command(
+    "serve",
+    help=serve.SUMMARY,
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def run_serve(context: typer.Context) -> None:
+    raise typer.Exit(serve.run(context.args))
+
+
+up.register(app)
 produce.register(app)
 consume.register(app)
 app.add_typer(topic.app, name="topic")
@@ -105,9 +110,5 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(zk.app, name="zk")
 app.add_typer(pipeline.app, name="pipeline")
-
-
-def main() -> None:
-    """The entry point of the `headrace` script."""
-    app()

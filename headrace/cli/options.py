@@ -4,9 +4,12 @@ Called by every command module. Invariant: an option has one name, one meaning a
 line; a value that cannot be read is a usage error (exit code 2) that quotes the value and shows a good one.
 """
 
+from argparse import ArgumentTypeError
 from typing import Annotated
 
 import typer
+
+from headrace.cli.addresses import address
 
 DEFAULT_BROKER = "127.0.0.1:9092"
 
@@ -40,11 +43,11 @@ def examples(*lines: str) -> str:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port` or `[v6]:port`; port 0 is allowed, it asks the system for a free one."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    """As `addresses.address`; what cannot be read is a usage error."""
+    try:
+        return address(text)
+    except ArgumentTypeError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_brokers(text: str) -> list[tuple[str, int]]:

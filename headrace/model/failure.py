@@ -5,3 +5,8 @@ from __future__ import annotations
 
 class Failure(Exception):
     """The command line prints the message as it is and ends with status 1."""
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks: an error is one line, whatever a broker put into its message."""
+    return " ".join(text.split())
