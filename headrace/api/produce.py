@@ -86,10 +86,10 @@ class Produce:
                 raise KafkaError(ErrorCode.invalid_topic_exception, f"{partition.topic} is written by the broker alone")
             if admission is not None:
                 _check_admitted(admission, partition, request)
-            if acks == -1:
-                partition.check_enough_replicas()
             if data.records is None:
                 raise KafkaError(ErrorCode.invalid_record, "a Produce request without records")
+            if acks == -1:
+                partition.check_enough_replicas(data.records)
             appended = partition.append(data.records, transactional=admission is not None)
             answer = Message(
                 index=data.index,

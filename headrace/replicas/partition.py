@@ -26,6 +26,7 @@ from headrace.replicas.home import Home
 from headrace.replicas.isr import Limits, may_commit
 from headrace.replicas.isr_changes import IsrChanges
 from headrace.replicas.leadership import Leadership
+from headrace.replicas.refusals import Refusals
 from headrace.replicas.waiters import CommitWaiters, Readers
 from headrace.wire.errors import ErrorCode, KafkaError
 
@@ -55,6 +56,7 @@ class Partition:
         self._reshaping = False
         self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
         self._high_watermark = max(log.start_offset, min(known, log.end_offset))  # `known` before the last stop
+        self._refusals = Refusals()
         self._commits = CommitWaiters()
         self._syncs = CommitWaiters()
         self.readers = Readers(home.clock)
@@ -184,25 +186,35 @@ class Partition:
             stale = known_epoch < self.leader_epoch
             raise KafkaError(ErrorCode.fenced_leader_epoch if stale else ErrorCode.unknown_leader_epoch)
 
-    def check_enough_replicas(self) -> None:
-        """Refuse acks=all before the append when fewer replicas are in sync than the topic asks for."""
+    def check_enough_replicas(self, records: memoryview = memoryview(b"")) -> None:
+        """Refuse acks=all before the append of `records` when fewer replicas are in sync than the topic asks for."""
         wanted = self.log.config.min_insync_replicas
         if self.in_sync < wanted and self.leads:
-            raise KafkaError(
+            error = KafkaError(
                 ErrorCode.not_enough_replicas,
                 f"{self} has {self.in_sync} replicas in sync, min.insync.replicas is {wanted}",
             )
+            self._refusals.refused(records, error, self._home.clock.now_ms())
+            raise error
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def append(self, records: memoryview, *, internal: bool = False, transactional: bool = False) -> Appended:
         """Write produced batches; they are visible once committed."""
-        home = self._home
-        if not self.leads or (home.lease is not None and not home.lease()):
-            raise KafkaError(ErrorCode.not_leader_or_follower)
-        appended = self.log.append(
-            records, self.leader_epoch, now_ms=home.clock.now_ms(), internal=internal, transactional=transactional
-        )
+        home, now_ms = self._home, self._home.clock.now_ms()
+        try:
+            if not self.leads or (home.lease is not None and not home.lease()):
+                raise KafkaError(ErrorCode.not_leader_or_follower)
+            if self._refusals:
+                self._refusals.check(records, now_ms)
+            appended = self.log.append(
+                records, self.leader_epoch, now_ms=now_ms, internal=internal, transactional=transactional
+            )
+        except KafkaError as error:
+            self._refusals.refused(records, error, now_ms)
+            raise
+        if self._refusals:
+            self._refusals.accepted(records)
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1
             self.bytes_in += len(records)

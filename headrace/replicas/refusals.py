@@ -1,0 +1,83 @@
+"""Idempotent producers that were refused for a reason that passes, and what is behind the refused batch.
+
+A producer has up to five batches on their way. If the first is refused because the disk is full or too few replicas are
+in sync, and the reason is gone when the second arrives, then the second must not be taken: it would be written before
+the first, or be refused as out of order, at which producers begin a new epoch and send everything again, doubles
+included. So whoever is behind a refused batch shares its refusal, until that batch has come again.
+
+Owned by replicas.partition, in memory: a new leader has refused nobody. A producer that gives up on the batch goes on
+with a higher epoch, or with the same sequence for its next batch; one that does neither is let go after a while.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace.wire.batches import HEADER_BYTES, BatchHeader, read_header
+from headrace.wire.errors import ErrorCode, KafkaError
+
+_PASSING = {
+    ErrorCode.kafka_storage_error,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_leader_or_follower,
+}
+_KEPT_MS = 600_000
+_KEPT = 10_000  # producers
+_SEQUENCES = 1 << 31
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    sequence: int
+    code: ErrorCode
+    at_ms: int
+
+
+class Refusals:
+    def __init__(self) -> None:
+        self._by_producer: dict[int, _Refused] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_producer)
+
+    def check(self, records: memoryview, now_ms: int) -> None:
+        """Raises KafkaError for what is behind a refused batch."""
+        header = _first(records)
+        refused = None if header is None else self._by_producer.get(header.producer_id)
+        if header is None or refused is None:
+            return
+        if header.producer_epoch != refused.epoch or now_ms - refused.at_ms > _KEPT_MS:
+            del self._by_producer[header.producer_id]
+        elif 0 < (header.base_sequence - refused.sequence) % _SEQUENCES < _SEQUENCES // 2:
+            raise KafkaError(
+                refused.code,
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {refused.sequence} was refused "
+                "for a reason that passes and has not come again",
+            )
+
+    def refused(self, records: memoryview, error: KafkaError, now_ms: int) -> None:
+        """This batch was refused; the first that was counts."""
+        header = _first(records)
+        if header is None or header.producer_id < 0 or header.base_sequence < 0:
+            return
+        known = self._by_producer.get(header.producer_id)
+        if error.code not in _PASSING:
+            self.accepted(records)
+        elif known is None or known.epoch != header.producer_epoch:
+            if len(self._by_producer) >= _KEPT:
+                del self._by_producer[next(iter(self._by_producer))]
+            refused = _Refused(header.producer_epoch, header.base_sequence, error.code, now_ms)
+            self._by_producer[header.producer_id] = refused
+
+    def accepted(self, records: memoryview) -> None:
+        """What was refused is written now, or never will be."""
+        header = _first(records)
+        if header is not None:
+            known = self._by_producer.get(header.producer_id)
+            if known is not None and (known.epoch, known.sequence) == (header.producer_epoch, header.base_sequence):
+                del self._by_producer[header.producer_id]
+
+
+def _first(records: memoryview) -> BatchHeader | None:
+    """A producer sends one batch at a time; of several the first decides, for they stand or fall together."""
+    return read_header(records) if len(records) >= HEADER_BYTES else None
