@@ -30,7 +30,6 @@ _FETCH, _LIST_OFFSETS = 1, 2
 _LAST_VERSION_WITH_NAMES = 12
 _MAX_WAIT_MS = 500
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
-_GONE = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class LiveRange:
 class Fetched(NamedTuple):
     """The batches of one response; those that lie outside the range, in part or whole, too."""
 
+    first: int  # records before this offset were not asked for
     records: memoryview
     found: list[tuple[int, BatchHeader]]
     aborted: list[Aborted] | None  # None: uncommitted records may be seen
@@ -81,6 +81,8 @@ class RangeFetch:
     def _next(self) -> Fetched | None:
         try:
             if self._connection is None:
+                if self._leader is None and not self._find_leader():
+                    return None
                 self._ask()
             part = self._receive()
         except ConnectionLost as error:
@@ -96,17 +98,16 @@ class RangeFetch:
             self._wait(f"the leader has nothing there yet, its high watermark is {part.high_watermark}")
             return None
         self._progress_at, self._pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
-        self._position = found[-1][1].next_offset
+        first, self._position = self._position, found[-1][1].next_offset
         if self._position < self._wanted.end:
             self._ask_ahead()
         if not self._options.read_committed:
-            return Fetched(records, found, None)
+            return Fetched(first, records, found, None)
         named = part.aborted_transactions or []
-        return Fetched(records, found, [Aborted(one.producer_id, one.first_offset) for one in named])
+        return Fetched(first, records, found, [Aborted(one.producer_id, one.first_offset) for one in named])
 
     def _ask(self) -> None:
-        if self._leader is None:
-            self._leader = self._cluster.leader(*self._wanted.place)
+        assert self._leader is not None
         connection = self._cluster.connection(self._leader)
         size = self._options.fetch_bytes
         part = Message(partition=self._wanted.place.partition, fetch_offset=self._position, partition_max_bytes=size)
@@ -146,8 +147,29 @@ class RangeFetch:
         self._leader = None
         self._cluster.forget(self._wanted.place.topic)
 
+    def _find_leader(self) -> bool:
+        """Whether there is a leader. A topic may be unknown for a moment, to a broker that starts; or for good."""
+        place = self._wanted.place
+        topic = self._cluster.topics([place.topic]).get(place.topic)
+        lost = ""
+        if topic is None and self._silent_s() > self._options.patience_s:
+            lost = data_loss.gone(place, self._position)
+        elif topic is not None and self._topic_id is not None and topic.id not in (None, self._topic_id):
+            lost = data_loss.created_anew(place, self._position)
+        if lost:
+            data_loss.report(self._options.fail_on_data_loss, lost)
+            self._position = self._wanted.end
+            return False
+        self._leader = None if topic is None else self._cluster.known_leader(*place)
+        if self._leader is None:
+            self._wait("it has no leader")
+        return self._leader is not None
+
+    def _silent_s(self) -> float:
+        return self._clock.monotonic() - self._progress_at
+
     def _wait(self, why: str) -> None:
-        silent_s = self._clock.monotonic() - self._progress_at
+        silent_s = self._silent_s()
         if silent_s > self._options.patience_s:
             place = self._wanted.place
             raise Failure(
@@ -161,8 +183,6 @@ class RangeFetch:
         place = self._wanted.place
         if code == ErrorCode.offset_out_of_range:
             self._out_of_range()
-        elif code in _GONE:
-            self._maybe_gone(code)
         elif code in MOVED:
             self._lost_leader()
             self._wait(code.name)
@@ -190,20 +210,3 @@ class RangeFetch:
         body = Message(replica_id=-1, isolation_level=0, topics=[Message(name=place.topic, partitions=[part])])
         answer = self._cluster.call_leader(*place, _LIST_OFFSETS, body).topics[0].partitions[0]
         return answer.offset if answer.error_code == ErrorCode.none else None
-
-    def _maybe_gone(self, code: ErrorCode) -> None:
-        """A topic may be unknown for a moment, to a broker that starts; or for good."""
-        place = self._wanted.place
-        self._lost_leader()
-        topic = self._cluster.topics([place.topic]).get(place.topic)
-        if topic is not None and self._topic_id is not None and topic.id not in (None, self._topic_id):
-            data_loss.report(self._options.fail_on_data_loss, data_loss.created_anew(place, self._position))
-            self._position = self._wanted.end
-        elif topic is None and self._clock.monotonic() - self._progress_at > self._options.patience_s:
-            data_loss.report(self._options.fail_on_data_loss, data_loss.gone(place, self._position))
-            self._position = self._wanted.end
-        elif topic is None:
-            self._clock.pause(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-        else:
-            self._wait(code.name)

@@ -56,11 +56,11 @@ def read_range(options: SourceOptions, schema: StructType, wanted: LiveRange) ->
     """The rows of a range of offsets."""
     rows = ArrowRows(schema, wanted.place)
     fetch = RangeFetch(options, wanted, _cluster(options), SystemClock())
-    for records, found, aborted in fetch.responses():
+    for first, records, found, aborted in fetch.responses():
         try:
             sections = visible_sections(records, found, aborted, check_crcs=options.check_crcs)
             for portion in _portions(sections):
-                columns = read_columns(portion, rows.wanted, wanted.start, wanted.end, options.tags)
+                columns = read_columns(portion, rows.wanted, first, wanted.end, options.tags)
                 if columns.rows:
                     yield rows.batch(columns)
         except Malformed as error:
