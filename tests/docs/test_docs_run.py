@@ -20,7 +20,7 @@ from .page import Step, agrees, steps
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if steps(page)]
-PATIENCE_S = 60
+PATIENCE_S = 300  # a first query of Spark on a busy machine takes its time
 OUTSIDE = ("git", "cd", "pip", "apt-get", "sudo")  # they change the reader's machine
 
 
@@ -45,7 +45,7 @@ def run(step: Step, folder: Path, bootstrap: str, compare: bool) -> str | None:
             )
         return finished([sys.executable, "-c", text], folder, bootstrap)
     words = text.split()
-    if words[:2] == ["headrace", "serve"]:
+    if words[:2] in (["headrace", "serve"], ["headrace", "up"]):  # they do not end
         return unknown_options(words)
     if words[0] == "make":
         return unknown_targets(words[1:])
@@ -76,9 +76,9 @@ def finished(command: list[str], folder: Path, bootstrap: str, shown: str = "") 
 
 
 def unknown_options(words: list[str]) -> str | None:
-    known = subprocess.run([BIN / "headrace", "serve", "--help"], check=True, capture_output=True, text=True).stdout
+    known = subprocess.run([BIN / "headrace", words[1], "--help"], check=True, capture_output=True, text=True).stdout
     unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
-    return f"headrace serve has no {', '.join(unknown)}" if unknown else None
+    return f"headrace {words[1]} has no {', '.join(unknown)}" if unknown else None
 
 
 def unknown_targets(targets: list[str]) -> str | None:
