@@ -175,7 +175,7 @@ class Conversation:
                     if self._current(pulled):
                         try:
                             await pulled.reconcile(epoch, part)
-                        except KafkaError as error:
+                        except (KafkaError, OSError) as error:
                             pulled.failed(error, self._home.clock.monotonic())
         lost = [pulled for pulled in self._due() if pulled.out_of_range]
         if lost:
@@ -192,7 +192,7 @@ class Conversation:
                     try:
                         check(part.error_code)
                         await pulled.start_over(part.offset)
-                    except KafkaError as error:
+                    except (KafkaError, OSError) as error:
                         pulled.failed(error, self._home.clock.monotonic())
 
     # --- fetching ---------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Conversation:
                     await pulled.take(part)
                     if pulled.log.config.fsync and part.records:
                         unsynced.append(pulled)
-                except KafkaError as error:
+                except (KafkaError, OSError) as error:
                     pulled.failed(error, self._home.clock.monotonic())
                 unyielded += len(part.records or b"")
                 if unyielded >= _YIELD_BYTES:
@@ -247,8 +247,7 @@ class Conversation:
             synced = await asyncio.gather(*(self._home.sync(p.log) for p in unsynced), return_exceptions=True)
             for pulled, outcome in zip(unsynced, synced, strict=True):
                 if isinstance(outcome, OSError):
-                    storage = KafkaError(ErrorCode.kafka_storage_error, str(outcome))
-                    pulled.failed(storage, self._home.clock.monotonic())
+                    pulled.failed(outcome, self._home.clock.monotonic())
 
 
 def _by_topic(pulled: Sequence[Pulled], question: Callable[[Pulled], Message], name: str) -> list[Message]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.model.image import PartitionImage
@@ -49,6 +50,19 @@ class IsrChanges:
         self.expands += bool(after - before)
         leadership.wanted = wanted
         self._write(leadership, wanted, joins)
+
+    def leave(self, state: PartitionImage) -> None:
+        """This broker cannot lead any more although it is alive: its disk failed. Another one that is in sync will."""
+        own = self._home.broker_id
+        kept = {broker: epoch for broker, epoch in zip(state.isr, state.isr_epochs, strict=True) if broker != own}
+        if state.leader == own and len(kept) < len(state.isr) and kept and self._home.isr_writes is not None:
+            without = replace(state, isr=tuple(kept), isr_epochs=tuple(kept.values()))
+            self._home.isr_writes.change(self._partition.topic, without, ()).add_done_callback(self._left)
+
+    def _left(self, written: asyncio.Future[PartitionImage]) -> None:
+        """Somebody may have been faster with another change; then it is tried again on that."""
+        if not written.cancelled() and written.exception() is None and not self._partition.leads:
+            self._home.clock.call_later(_TRY_AGAIN_S, self.leave, written.result())
 
     def _write(self, leadership: Leadership, wanted: PartitionImage, joins: Joins) -> None:
         if self._under_way(leadership, wanted) and self._home.isr_writes is not None:

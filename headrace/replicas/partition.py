@@ -278,7 +278,7 @@ class Partition:
     def _on_synced(self, synced: asyncio.Future[None]) -> None:
         self._syncing = False
         if synced.cancelled() or synced.exception() is not None:
-            self.resign(KafkaError(ErrorCode.kafka_storage_error, f"{self.log.directory}: the disk failed to sync"))
+            self._leave_to_others(f"{self.log.directory}: the disk failed to sync")
             return
         self._syncs.advance(self.log.synced_offset)
         if self.leads:
@@ -360,8 +360,18 @@ class Partition:
         if broker_id not in leadership.state.isr:
             self.isr_changes.review()
 
+    def _leave_to_others(self, why: str) -> None:
+        """The disk under this log is broken: whoever waits is told, and another replica may lead."""
+        leadership = self.leadership
+        self.resign(KafkaError(ErrorCode.kafka_storage_error, why))
+        if leadership is not None:
+            self.isr_changes.leave(leadership.state)
+
     def review(self) -> None:
-        """What only time brings: a replica that fell behind, and one that need not be waited for any more."""
+        """What only time brings: a replica that fell behind, one that need not be waited for any more, a dead disk."""
+        if self.log.offline is not None:
+            self._leave_to_others(f"{self} is offline after a disk error: {self.log.offline}")
+            return
         self.isr_changes.review()
         self.commit_more()
 

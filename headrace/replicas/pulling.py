@@ -39,6 +39,7 @@ class Pulled:
         self.out_of_range = False  # the leader's log begins after the end of ours
         self.not_before_s = 0.0
         self._wait_s = _FIRST_WAIT_S
+        self._said = ErrorCode.none  # the last trouble that was logged
 
     @property
     def log(self) -> PartitionLog:
@@ -99,11 +100,14 @@ class Pulled:
         if self.log.start_offset < leader_start <= self.offset:
             await self.partition.forget_before(leader_start)
         self._wait_s = _FIRST_WAIT_S
+        self._said = ErrorCode.none
 
-    def failed(self, error: KafkaError, now_s: float) -> None:
+    def failed(self, error: KafkaError | OSError, now_s: float) -> None:
         """Try again after a while, which grows."""
-        if error.code not in _PASSING:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
+        if code not in _PASSING and code is not self._said:
             logger.warning("%s: cannot follow its leader: %s; trying again", self.partition, error)
+            self._said = code
         self.not_before_s = now_s + self._wait_s
         self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
 

@@ -51,8 +51,8 @@ class Refusals:
         elif 0 < (header.base_sequence - refused.sequence) % _SEQUENCES < _SEQUENCES // 2:
             raise KafkaError(
                 refused.code,
-                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {refused.sequence} was refused "
-                "for a reason that passes and has not come again",
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {refused.sequence}, which was "
+                "refused for a reason that passes, comes before",
             )
 
     def refused(self, records: memoryview, error: KafkaError, now_ms: int) -> None:

@@ -12,11 +12,14 @@ ignored.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.world.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 NAME = "high-watermarks"
 _FIRST_LINE = "headrace-high-watermarks 1"
@@ -42,13 +45,17 @@ class Watermarks:
         return self._known.get((topic_id, partition), 0)
 
     def save(self, offsets: Mapping[tuple[uuid.UUID, int], int]) -> None:
-        """Blocks."""
+        """Blocks. A full disk leaves the old file, which is as good as none: there will be a next time."""
         if offsets == self._known:
             return
-        self._known = dict(offsets)
         lines = [
             _FIRST_LINE,
             *(f"{topic_id} {partition} {offset}" for (topic_id, partition), offset in offsets.items()),
             "",
         ]
-        self._disk.write_atomic(self._path, "\n".join(lines).encode())
+        try:
+            self._disk.write_atomic(self._path, "\n".join(lines).encode())
+        except OSError as error:
+            logger.warning("cannot write %s: %s", self._path, error)
+        else:
+            self._known = dict(offsets)

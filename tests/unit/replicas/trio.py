@@ -49,6 +49,7 @@ class Node:
         self.alive = False
         self.disk = SimDisk()
         self.disk.make_dirs(FOLDER)
+        self.disk.sync_dir(FOLDER.parent)
         self.in_touch = True
         self._trio = trio
         self._image = ClusterImage("", -1)
@@ -93,6 +94,11 @@ class Node:
         else:
             self.host.save_watermarks()
             await self.logs.close()
+
+    def check(self) -> None:
+        """Nothing of it has died."""
+        if self._running.done():
+            self._running.result()
 
     def see(self, image: ClusterImage) -> None:
         old, self._image = self._image, image
@@ -144,6 +150,7 @@ class Trio:
     async def close(self) -> None:
         for node in self.nodes.values():
             if node.alive:
+                node.check()
                 await node.stop(crash=True)
 
     def publish(self) -> None:
@@ -206,6 +213,9 @@ class Trio:
         """Until `what` holds, in virtual time."""
         deadline = self.clock.monotonic() + limit_s
         while not what():
+            for node in self.nodes.values():
+                if node.alive:
+                    node.check()
             assert self.clock.monotonic() < deadline, f"not within {limit_s:g} s: {why}"
             await self.clock.sleep(0.01)
 

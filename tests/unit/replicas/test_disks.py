@@ -1,0 +1,143 @@
+"""Replication and the disk: what is acknowledged is on disk where the topic asks for it, and a disk may fail."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from headrace.wire.errors import ErrorCode, KafkaError
+from tests.unit.log.batches import batch
+from tests.unit.replicas.trio import Trio, play
+
+
+def test_a_record_is_committed_when_it_is_on_the_disks_of_all_in_sync() -> None:
+    async def story(trio: Trio) -> None:
+        partition = trio.nodes[1].partition
+        for _ in range(5):
+            waiting = partition.committed(partition.append(batch(3)))
+            assert waiting is not None
+            await waiting
+            ends = {node.id: node.partition.log.synced_offset for node in trio.nodes.values()}
+            assert min(ends.values()) >= partition.high_watermark == partition.log.end_offset, ends
+        await trio.alike()
+
+    play(story, headrace_flush="fsync", min_insync_replicas=2)
+
+
+def test_the_leaders_disk_alone_is_what_acks_1_waits_for() -> None:
+    async def story(trio: Trio) -> None:
+        partition = trio.nodes[1].partition
+        trio.network.cut("broker-1", "broker-2")
+        trio.network.cut("broker-1", "broker-3")
+        appended = partition.append(batch())
+        stored = partition.stored(appended)
+        assert stored is not None
+        await stored
+        assert (partition.log.synced_offset, partition.high_watermark) == (1, 0)
+        assert partition.stored(appended) is None
+
+    play(story, headrace_flush="fsync")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_cut_of_all_brokers_loses_nothing_that_was_committed_on_disk(seed: int) -> None:
+    async def story(trio: Trio) -> None:
+        partition = trio.nodes[1].partition
+        committed = 0
+        for _ in range(5):
+            waiting = partition.committed(partition.append(batch(3)))
+            assert waiting is not None
+            await waiting
+            committed = partition.high_watermark
+        partition.append(batch())
+        rng = random.Random(seed)
+        for node in trio.nodes.values():
+            await node.stop(crash=True)
+            node.disk.crash(rng)
+        for node in trio.nodes.values():
+            await node.start()
+        trio.elect(2, isr=(1, 2, 3))
+        await trio.alike()
+        assert trio.nodes[2].partition.log.end_offset >= committed
+
+    play(story, seed, headrace_flush="fsync", min_insync_replicas=2)
+
+
+def test_a_leader_whose_disk_fails_tells_and_leaves_the_partition_to_others() -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        waiting = one.partition.committed(one.partition.append(batch()))
+        assert waiting is not None
+        await waiting
+        one.disk.fail_syncs = 1
+        waiting = one.partition.committed(one.partition.append(batch()))
+        assert waiting is not None
+        with pytest.raises(KafkaError) as error:
+            await waiting
+        assert error.value.code is ErrorCode.kafka_storage_error
+        assert not one.partition.leads
+        await trio.until(lambda: trio.state.isr == (2, 3), "it is stored that the leader is out")
+        trio.elect(2)
+        waiting = trio.nodes[2].partition.committed(trio.nodes[2].partition.append(batch()))
+        assert waiting is not None
+        await waiting
+
+    play(story, headrace_flush="fsync", min_insync_replicas=2)
+
+
+def test_a_follower_whose_disk_is_full_comes_back_when_there_is_room() -> None:
+    async def story(trio: Trio) -> None:
+        one, three = trio.nodes[1], trio.nodes[3]
+        three.disk.room_bytes = 100
+        for _ in range(3):
+            waiting = one.partition.committed(one.partition.append(batch(4)))
+            assert waiting is not None
+            await waiting
+        assert trio.state.isr == (1, 2)
+        assert three.partition.log.offline is None
+        three.disk.room_bytes = None
+        await trio.until(lambda: len(trio.state.isr) == 3, "it is in sync again")
+        await trio.alike()
+
+    play(story, min_insync_replicas=2)
+
+
+def test_a_batch_that_was_damaged_on_its_way_is_not_stored_and_asked_for_again() -> None:
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        spoiled = [0]
+        take = two.partition.take
+
+        def spoil(epoch: int, records: memoryview) -> None:
+            if spoiled[0] < 3:
+                spoiled[0] += 1
+                records = memoryview(bytearray(records))
+                records[-1] ^= 1
+            take(epoch, records)
+
+        two.partition.take = spoil  # type: ignore[method-assign]
+        waiting = one.partition.committed(one.partition.append(batch(4)))
+        assert waiting is not None
+        await waiting
+        assert spoiled == [3]
+        await trio.alike()
+
+    play(story)
+
+
+def test_what_was_committed_is_known_after_a_clean_stop_of_all() -> None:
+    async def story(trio: Trio) -> None:
+        waiting = trio.nodes[1].partition.committed(trio.nodes[1].partition.append(batch(4)))
+        assert waiting is not None
+        await waiting
+        await trio.alike()
+        for node in trio.nodes.values():
+            await node.stop()
+        await trio.nodes[1].start()
+        trio.elect(1, isr=(1,))
+        assert trio.nodes[1].partition.high_watermark == 4, "nobody else is there to tell"
+        await asyncio.sleep(0)
+
+    play(story, min_insync_replicas=2)
