@@ -51,7 +51,7 @@ class Refusals:
         elif 0 < (header.base_sequence - refused.sequence) % _SEQUENCES < _SEQUENCES // 2:
             raise KafkaError(
                 refused.code,
-                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {refused.sequence}, which was "
+                f"producer {header.producer_id} sent sequence {header.base_sequence}; {refused.sequence}, which was "
                 "refused for a reason that passes, comes before",
             )
 
