@@ -111,8 +111,9 @@ class ZooKeeperStore:
         quiet = logging.getLogger("kazoo")
         quiet.setLevel(logging.CRITICAL)  # it reports each attempt to connect; we say so in one line now and then
         forever = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+        servers, _, folder = self._hosts.partition("/")
         try:
-            client = KazooClient(self._hosts, self._session_timeout_s, connection_retry=forever, logger=quiet)
+            client = KazooClient(servers, self._session_timeout_s, connection_retry=forever, logger=quiet)
         except (ValueError, TypeError) as error:
             raise Failure(f"{self._hosts!r} names no ZooKeeper: {error}; write host:port,host:port/folder") from None
         client.add_listener(lambda state: _hand_over(loop, self._on_state, _STATES[state]))
@@ -121,7 +122,7 @@ class ZooKeeperStore:
         saying = asyncio.ensure_future(self._say_that_we_wait())
         try:
             await self._connected.wait()
-            await self._make_root()
+            await self._enter(f"/{folder}".rstrip("/"))
         except BaseException:
             await self.close()
             raise
@@ -140,14 +141,15 @@ class ZooKeeperStore:
             await self._clock.sleep(_SAY_EVERY_S)
             logger.warning("ZooKeeper at %s cannot be reached; waiting for it", self._hosts)
 
-    async def _make_root(self) -> None:
-        """The folder that `hosts` may name must be there before anything can be put into it."""
-        while True:
+    async def _enter(self, folder: str) -> None:
+        """Make the folder that `hosts` may name, and work in it from now on."""
+        while folder:
             try:
-                await self._ask("/", lambda client: client.ensure_path_async("/"))
+                await self._ask(folder, lambda client: client.ensure_path_async(folder))
             except ConnectionLost:
                 await self._connected.wait()
             else:
+                self._client.chroot = folder
                 return
 
     # --- the session ------------------------------------------------------------------------------------------------

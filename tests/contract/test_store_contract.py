@@ -75,7 +75,7 @@ async def simulated(folder: Path) -> AsyncIterator[OpenSession]:
 
 @asynccontextmanager
 async def zookeeper(folder: Path) -> AsyncIterator[OpenSession]:
-    hosts = await asyncio.to_thread(fresh_hosts)
+    hosts = f"{await asyncio.to_thread(fresh_hosts)}/deeper"
     opened: list[ZooKeeperStore] = []
 
     async def open_session() -> Store:
