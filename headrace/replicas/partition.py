@@ -46,6 +46,7 @@ class Partition:
         self.alone = True  # there is no other replica
         self.leadership: Leadership | None = None  # while it leads and is not alone
         self.isr_changes = IsrChanges(self, home)
+        self.records_lost = 0  # that were committed, to an unclean election
         self.ends = 0  # of transactions, that were written here
         self.messages_in = 0
         self.bytes_in = 0
@@ -403,7 +404,9 @@ class Partition:
             self._reshaping = False
             log = self.log
             if log.end_offset < self._high_watermark:
-                logger.warning("%s lost %d committed records", self, self._high_watermark - log.end_offset)
+                lost = self._high_watermark - log.end_offset
+                self.records_lost += lost
+                logger.warning("%s: cut %d committed records, which its leader does not have", self, lost)
             self._high_watermark = max(log.start_offset, min(self._high_watermark, log.end_offset))
             state, self._state_after = self._state_after, None
             if state is not None:

@@ -312,6 +312,7 @@ class Broker:
         from headrace.server.controller_metrics import controller_metrics
         from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
         from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
+        from headrace.server.replica_metrics import replica_metrics
         from headrace.server.transaction_metrics import transaction_metrics
 
         names = {key: api.name for key, api in self._table.items()}
@@ -319,6 +320,7 @@ class Broker:
         def gather() -> Iterator[Metric]:
             yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
             yield from controller_metrics(self._controller, self._view.image)
+            yield from replica_metrics(self._host)
             yield from group_metrics(self._groups, self._host, self._world.clock)
             yield from transaction_metrics(self._transactions, self._host, self._world.clock)
 

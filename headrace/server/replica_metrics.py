@@ -1,0 +1,57 @@
+"""Replication for Prometheus: what this broker leads and follows, who is behind, and how much has been lost.
+
+Gathered from the partitions when asked; the broker plugs it into the endpoint (metrics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.isr import UNKNOWN
+
+
+def replica_metrics(host: ReplicaHost) -> Iterator[Metric]:
+    partitions = list(host.partitions())
+    led = [partition for partition in partitions if partition.leads]
+    yield GaugeMetricFamily("headrace_partitions", "Partitions of which this broker has a replica.", len(partitions))
+    yield GaugeMetricFamily("headrace_leaders", "Partitions that this broker leads.", len(led))
+    yield GaugeMetricFamily(
+        "headrace_under_replicated_partitions",
+        "Partitions led here of which a replica is not in sync.",
+        sum(p.leadership is not None and len(p.leadership.state.isr) < len(p.leadership.state.replicas) for p in led),
+    )
+    yield GaugeMetricFamily(
+        "headrace_under_min_isr_partitions",
+        "Partitions led here that take no acks=all, since too few replicas are in sync.",
+        sum(p.in_sync < p.log.config.min_insync_replicas for p in led),
+    )
+    yield CounterMetricFamily(
+        "headrace_isr_shrinks",
+        "Times that a replica was found out of sync by its leader here.",
+        sum(p.isr_changes.shrinks for p in partitions),
+    )
+    yield CounterMetricFamily(
+        "headrace_isr_expands",
+        "Times that a replica came in sync with its leader here.",
+        sum(p.isr_changes.expands for p in partitions),
+    )
+    yield CounterMetricFamily(
+        "headrace_committed_records_lost",
+        "Committed records that this broker cut off to be like its leaders, after unclean elections.",
+        sum(p.records_lost for p in partitions),
+    )
+    lag = GaugeMetricFamily(
+        "headrace_replica_lag",
+        "Records that a replica has still to get from its leader here; absent until it has asked for some.",
+        labels=["topic", "partition", "broker"],
+    )
+    for partition in led:
+        followers = partition.leadership.followers.values() if partition.leadership is not None else ()
+        for follower in followers:
+            if follower.end_offset != UNKNOWN:
+                behind = max(0, partition.log.end_offset - follower.end_offset)
+                lag.add_metric([partition.topic, str(partition.index), str(follower.broker_id)], behind)
+    yield lag
