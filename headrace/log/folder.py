@@ -74,7 +74,10 @@ class DataFolder:
 
     def _take_lock(self) -> None:
         try:
+            new = [folder for folder in (self.path, *self.path.parents) if not self._disk.exists(folder)]
             self._disk.make_dirs(self.path)
+            for folder in new:  # what is synced inside is of no use if a power cut takes the folder's own name
+                self._disk.sync_dir(folder.parent)
             self._release = self._disk.lock(self.path / LOCK)
         except OSError as error:
             raise Failure(f"cannot use the data folder {self.path}: {error.strerror}; choose another one") from error

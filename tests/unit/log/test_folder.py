@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,13 @@ def test_a_clean_stop_tells_the_epoch_it_ended() -> None:
     folder.close()
     again = opened(disk)
     assert again.clean_epoch is None
+
+
+def test_a_new_folder_is_still_there_after_a_power_cut() -> None:
+    for seed in range(20):
+        disk = SimDisk()
+        folder = DataFolder(disk, Path("/var/lib/headrace"))
+        folder.open()
+        folder.claim("cluster", 1)
+        disk.crash(random.Random(seed))
+        assert disk.read_bytes(Path("/var/lib/headrace") / META)
