@@ -210,7 +210,7 @@ class SimZooKeeper:
     def _expire_if_silent(self, session: _Session) -> None:
         if not session.alive or not self.running:
             return
-        if asyncio.get_running_loop().time() - session.heard_s >= self.session_timeout_s:
+        if asyncio.get_running_loop().time() >= session.heard_s + self.session_timeout_s:  # as the timer reckons
             self.end(session)
         else:
             self._expire_later(session)
