@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-OURS = re.compile(r"(?:headrace\.[\w.]+\.)?(?:Failure|DataLoss|Unreachable|ConnectionLost|Malformed|\w*Failure): (.+)")
+OURS = re.compile(r"headrace(?:\.\w+)+: (.+)")
 RAISED = re.compile(r"^(?:[\w.$]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 CLASSED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ?(.+?)(?: SQLSTATE:.*)?$", re.MULTILINE)
 WRAPPERS = {"STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "FOREACH_BATCH_USER_FUNCTION_ERROR"}

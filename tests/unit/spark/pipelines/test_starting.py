@@ -44,8 +44,7 @@ def test_a_java_that_is_too_old_is_told(
     ("text", "told"),
     [
         (
-            "[STREAM_FAILED] Query [id = 1] terminated with exception: Job\nTraceback:\n"
-            '  File "x.py", line 3\nheadrace.model.failure.Failure: topic logs is gone: create it\n\tat java.Foo',
+            '[STREAM_FAILED] Query [id = 1] terminated\n  File "x.py"\nheadrace.client.x.Gone: topic logs is gone: create it\n\tat',
             "topic logs is gone: create it",
         ),
         (
