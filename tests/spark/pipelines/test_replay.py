@@ -48,7 +48,8 @@ def test_ranges_by_time_and_by_offset_come_back_once_and_in_order(
 
     by_offset = {
         "pipeline": "replay", "lake": str(lake), "offsets": {"logs": {1: [100]}},
-        "to": {"brokers": topics.bootstrap, "topic": target, "keep_timestamp": False}, "checkpoint": str(tmp_path / "c2"),
+        "to": {"brokers": topics.bootstrap, "topic": target, "keep_timestamp": False},
+        "checkpoint": str(tmp_path / "c2"),
     }  # fmt: skip
     run(spark, by_offset)
     fresh = [

@@ -44,7 +44,7 @@ def test_a_java_that_is_too_old_is_told(
     ("text", "told"),
     [
         (
-            '[STREAM_FAILED] Query [id = 1] terminated\n  File "x.py"\nheadrace.client.x.Gone: topic logs is gone: create it\n\tat',
+            '[STREAM_FAILED] Query [id = 1]\n  File "x.py"\nheadrace.client.x.Gone: topic logs is gone: create it\n\tat',
             "topic logs is gone: create it",
         ),
         (
