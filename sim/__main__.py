@@ -13,56 +13,26 @@ import argparse
 import logging
 import multiprocessing
 import os
-import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
-from sim.story import Outcome, Plot, tell
+from sim import teller
+from sim.story import Plot, tell
 
-SLOWEST_S = 300  # of real time: a story that takes longer turns in a circle
 EVERY = 100  # of so many seeds, one is told twice
 
 
-class Told(NamedTuple):
-    seed: int
-    passed: bool
-    digest: str
-    words: str
-    faults: dict[str, int]
-    seconds: float
-
-
-def _too_long(signal_number: int, frame: object) -> None:
-    raise TimeoutError(f"the story took more than {SLOWEST_S} s of real time")
-
-
-def _tell(seed: int, trouble_s: float) -> Told:
-    logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(SLOWEST_S)
-    start = time.monotonic()
-    try:
-        outcome: Outcome = tell(seed, Plot(trouble_s=trouble_s))
-    except Exception as error:
-        return Told(seed, False, "", f"seed {seed}: FAILED\n  {error!r}", {}, time.monotonic() - start)
-    finally:
-        signal.alarm(0)
-    return Told(seed, outcome.passed, outcome.digest, str(outcome), outcome.faults, time.monotonic() - start)
-
-
 def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
-    told: dict[int, Told] = {}
+    told: dict[int, teller.Told] = {}
     failed: list[int] = []
     faults: Counter[str] = Counter()
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
-        twice = [seed for seed in seeds if (seed - seeds[0]) % EVERY == 0]
-        first = [pool.submit(_tell, seed, trouble_s) for seed in seeds]
-        second = [pool.submit(_tell, seed, trouble_s) for seed in twice]
+        twice = [seed for seed in seeds if seed % EVERY == EVERY // 2]
+        first = [pool.submit(teller.tell_briefly, seed, trouble_s) for seed in seeds]
+        second = [pool.submit(teller.tell_briefly, seed, trouble_s) for seed in twice]
         for future in first:
             one = future.result()
             told[one.seed] = one

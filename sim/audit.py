@@ -42,7 +42,8 @@ class StateAudit:
             self._wrong(path, f"the ISR {isr} is not among the replicas {after.replicas}")
         if len(set(isr)) != len(isr):
             self._wrong(path, f"the ISR {isr} names somebody twice")
-        if after.leader != NO_LEADER and after.leader not in isr:
+        lays_down = before is not None and (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
+        if after.leader != NO_LEADER and after.leader not in isr and not lays_down:  # one whose disk failed does
             self._wrong(path, f"the leader {after.leader} is not in the ISR {isr}")
         if before is None:
             return

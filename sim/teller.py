@@ -1,0 +1,42 @@
+"""One story told in a process of its own: what came of it, in words and figures that travel between processes.
+
+Called by `python -m sim` in its workers. Invariant: it always ends, with an outcome or with a failure that says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from typing import NamedTuple
+
+from sim.story import Plot, tell
+
+SLOWEST_S = 300  # of real time: a story that takes longer turns in a circle
+
+
+class Told(NamedTuple):
+    seed: int
+    passed: bool
+    digest: str
+    words: str
+    faults: dict[str, int]
+    seconds: float
+
+
+def tell_briefly(seed: int, trouble_s: float) -> Told:
+    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(SLOWEST_S)
+    start = time.monotonic()
+    try:
+        outcome = tell(seed, Plot(trouble_s=trouble_s))
+    except Exception as error:
+        return Told(seed, False, "", f"seed {seed}: FAILED\n  {error!r}", {}, time.monotonic() - start)
+    finally:
+        signal.alarm(0)
+    return Told(seed, outcome.passed, outcome.digest, str(outcome), outcome.faults, time.monotonic() - start)
+
+
+def _too_long(signal_number: int, frame: object) -> None:
+    raise TimeoutError(f"the story took more than {SLOWEST_S} s of real time")
