@@ -1,11 +1,11 @@
-"""`headrace cluster`: who the brokers are, and how a single one becomes a cluster.
+"""`headrace cluster`: who the brokers are, how they share the work, and how a single one becomes a cluster.
 
 Called by main. Shows what the cluster says about itself in DescribeCluster and Metadata, nothing of its own.
 """
 
 from typing import Any
 
-from headrace.cli import adopt
+from headrace.cli import adopt, balance
 from headrace.cli.connection import REQUEST_TIMEOUT_S, open_admin, settle
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, command_group, examples
 from headrace.cli.screen import print_facts, print_json, print_table
@@ -16,6 +16,7 @@ app = command_group(
     "headrace cluster adopt --data ./data --zookeeper zk1:2181/headrace",
 )
 app.command("adopt", epilog=adopt.EXAMPLES)(adopt.adopt)
+app.command("balance", epilog=balance.EXAMPLES)(balance.balance)
 
 
 @app.command(epilog=examples("headrace cluster info", "headrace cluster info -b queue.example.com:9092 --json"))

@@ -1,8 +1,8 @@
 """Requests that the Kafka client library has no call for, sent straight to the brokers that must answer them.
 
-Called by the transaction commands. One blocking connection per broker, one request at a time; who leads a partition and
-who coordinates an id is asked of the cluster first. Invariant: whatever goes wrong on the way is a Failure that names
-the broker; errors inside a response are for the caller.
+Called by the transaction commands and by `cluster balance`. One blocking connection per broker, one request at a time;
+who leads a partition and who coordinates an id is asked of the cluster first. Invariant: whatever goes wrong on the way
+is a Failure that names the broker; errors inside a response are for the caller.
 """
 
 from __future__ import annotations
@@ -59,18 +59,24 @@ class DirectRequests:
 
     def coordinator_of(self, transactional_id: str) -> Address:
         body = Message(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
-        (found,) = self._anywhere(_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
+        (found,) = self.anywhere(_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
         if found.error_code != ErrorCode.none:
             why = found.error_message or ErrorCode(found.error_code).name
             raise Failure(f"transactional id {transactional_id} has no coordinator: {why}")
         return found.host, found.port
 
+    def metadata(self) -> Message:
+        """Of the whole cluster, asked anew."""
+        self._metadata = None
+        return self._cluster()
+
     def _cluster(self) -> Message:
         if self._metadata is None:
-            self._metadata = self._anywhere(_METADATA, _METADATA_VERSION, Message(topics=None))
+            self._metadata = self.anywhere(_METADATA, _METADATA_VERSION, Message(topics=None))
         return self._metadata
 
-    def _anywhere(self, api_key: int, version: int, body: Message) -> Message:
+    def anywhere(self, api_key: int, version: int, body: Message) -> Message:
+        """The answer of the first broker of the list that gives one."""
         failure: Failure | None = None
         for address in parse_brokers(self._broker):
             try:
