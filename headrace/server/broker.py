@@ -13,6 +13,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from headrace.cluster.leader_balance import BalanceTerms
 from headrace.cluster.lease import Lease
 from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.sessions import OpenStore, Sessions
-from headrace.cluster.store import Store
+from headrace.cluster.store import ConnectionLost, SessionLost, Store
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
@@ -124,7 +125,8 @@ class Broker:
         store = EmbeddedStore(self._world.disk, self._data / METADATA)
         self._store = store
         await store.open()
-        await self._found_cluster()
+        await self._claim_folder()
+        self._build_controller()
         self._epoch = await register_broker(
             store, self._place(), self._world.clock, kept_epoch=self._folder.clean_epoch
         )
@@ -138,11 +140,14 @@ class Broker:
         timeout_s = self._config.zookeeper_session_timeout_ms / 1000
         self._store = sessions = Sessions(open_store)
         place = self._place()
-        await sessions.begin()
-        await self._found_cluster()
+        self._build_controller()
         self._lease = Lease(sessions, self._world.clock, timeout_s)
         self._standing = Standing(sessions, self._view, self._world.clock, timeout_s, self._controller.run)
-        await self._standing.follow()
+        while not self._view.image.cluster_id:
+            await sessions.begin()
+            with suppress(SessionLost, ConnectionLost):  # it was too short: another one
+                await self._claim_folder()
+                await self._standing.follow()
         await self._open_logs()
         self._build_rooms()
         self._standing.on_lost(self._host.lay_down)
@@ -185,7 +190,10 @@ class Broker:
     async def failed(self) -> None:
         """Returns never, unless a part of the broker dies: then its error is raised."""
         assert self._running is not None
-        await asyncio.shield(self._running)
+        try:
+            await asyncio.shield(self._running)
+        except BaseExceptionGroup as errors:
+            raise _first_cause(errors) from None
 
     @property
     def address(self) -> Address:
@@ -200,10 +208,13 @@ class Broker:
 
     # --- building ---------------------------------------------------------------------------------------------------
 
-    async def _found_cluster(self) -> None:
+    async def _claim_folder(self) -> None:
+        """Found the cluster, or find it, and see that the data folder is this broker's in it."""
+        cluster_id = await found_cluster(self._store, self._world.entropy)
+        await self._world.disk.off_loop(self._folder.claim, cluster_id, self._config.broker_id)
+
+    def _build_controller(self) -> None:
         world, config = self._world, self._config
-        cluster_id = await found_cluster(self._store, world.entropy)
-        await world.disk.off_loop(self._folder.claim, cluster_id, config.broker_id)
         self._view = ClusterView()
         defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.settings)
         self._controller = Controller(
@@ -327,6 +338,14 @@ class Broker:
         server = MetricsServer(gather)
         self.metrics_port = server.open(host, port)
         self._close_metrics = server.close
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What parts of a broker die of comes in groups; a person is told one thing, at best what he can mend."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    causes = [_first_cause(inner) for inner in error.exceptions]
+    return next((cause for cause in causes if isinstance(cause, Failure)), causes[0])
 
 
 def _transaction_settings(config: BrokerConfig) -> TransactionSettings:

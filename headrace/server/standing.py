@@ -27,7 +27,10 @@ LEAVE_S = 5.0  # how long a clean stop waits until others lead
 
 
 class Standing:
-    """`follow`, then `register`, then `run` for as long as the broker lives; `leave` before a clean stop."""
+    """`follow`, then `register`, then `run` for as long as the broker lives; `leave` before a clean stop.
+
+    The first two may be cut short by SessionLost or ConnectionLost; `register` then begins anew by itself.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class Standing:
         self._session_timeout_s = session_timeout_s
         self._campaign = campaign
         self._place: Place | None = None
+        self._kept_epoch: int | None = None  # the last epoch of which everything is still here
+        self._leaving = False
         self._registered: list[Callable[[int], None]] = []
         self._lost_listeners: list[Callable[[], None]] = []
         self._lost = asyncio.Event()
@@ -65,29 +70,37 @@ class Standing:
         await self._following.begin()
 
     async def register(self, place: Place, kept_epoch: int | None) -> None:
-        """Returns when the view shows this broker. Failure if its id is taken."""
-        self._place = place
-        self.epoch = await register_broker(
-            self._sessions, place, self._clock, kept_epoch=kept_epoch, patience_s=2 * self._session_timeout_s
+        """Failure if the broker's id is taken."""
+        self._place, self._kept_epoch = place, kept_epoch
+        try:
+            await self._register(place)
+        except (SessionLost, ConnectionLost):
+            await self._return(place)
+
+    async def _register(self, place: Place) -> None:
+        self.epoch = self._kept_epoch = await register_broker(
+            self._sessions, place, self._clock, kept_epoch=self._kept_epoch, patience_s=2 * self._session_timeout_s
         )
         for listener in self._registered:
             listener(self.epoch)
 
     async def run(self) -> None:
+        assert self._place is not None, "register first"
         while True:
             try:
                 async with asyncio.TaskGroup() as session:
                     session.create_task(self._following.run())
                     session.create_task(_run(self._campaign))
                     session.create_task(self._until_lost())
-            except* SessionLost:
+            except* (SessionLost, ConnectionLost):
                 logger.warning("the session with the cluster's store is lost; opening another one")
             for listener in self._lost_listeners:
                 listener()
-            await self._return()
+            await self._return(self._place)
 
     async def leave(self) -> None:
         """Tell the cluster that this broker goes, and wait a little until others lead what it led."""
+        self._leaving = True
         leaving = asyncio.ensure_future(self._leave())
         timer = self._clock.call_later(LEAVE_S if self._connected else 0, leaving.cancel)
         try:
@@ -110,14 +123,15 @@ class Standing:
         await self._lost.wait()
         raise SessionLost("/", "the session is over")
 
-    async def _return(self) -> None:
-        assert self._place is not None
+    async def _return(self, place: Place) -> None:
+        if self._leaving:
+            await asyncio.Event().wait()  # it has said goodbye and does not come back; `stop` ends this
         while True:
             self._lost.clear()
             await self._sessions.begin()
             try:
                 await self.follow()
-                await self.register(self._place, kept_epoch=self.epoch)
+                await self._register(place)
             except (SessionLost, ConnectionLost):
                 continue
             return
