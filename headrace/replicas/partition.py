@@ -104,6 +104,7 @@ class Partition:
             self.resign(KafkaError(ErrorCode.not_leader_or_follower, f"{self} has a new leader epoch"))
         if self._home.pulls is not None:
             self._home.pulls.stop(self)
+        self._refusals.forget()
         log, epoch = self.log, state.leader_epoch
         log.epochs.assign(epoch, log.end_offset)
         self.leader_epoch = epoch
@@ -207,7 +208,7 @@ class Partition:
             if not self.leads or (home.lease is not None and not home.lease()):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
             if self._refusals:
-                self._refusals.check(records, now_ms)
+                self._refusals.check(records, self.log.producers.producers, now_ms)
             appended = self.log.append(
                 records, self.leader_epoch, now_ms=now_ms, internal=internal, transactional=transactional
             )

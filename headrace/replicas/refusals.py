@@ -5,14 +5,16 @@ in sync, and the reason is gone when the second arrives, then the second must no
 the first, or be refused as out of order, at which producers begin a new epoch and send everything again, doubles
 included. So whoever is behind a refused batch shares its refusal, until that batch has come again.
 
-Owned by replicas.partition, in memory: a new leader has refused nobody. A producer that gives up on the batch goes on
+Owned by replicas.partition, in memory, for as long as it leads in one epoch. A producer that gives up on the batch goes on
 with a higher epoch, or with the same sequence for its next batch; one that does neither is let go after a while.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from headrace.log.producer_state import Producer, follows
 from headrace.wire.batches import HEADER_BYTES, BatchHeader, read_header
 from headrace.wire.errors import ErrorCode, KafkaError
 
@@ -40,13 +42,16 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._by_producer)
 
-    def check(self, records: memoryview, now_ms: int) -> None:
-        """Raises KafkaError for what is behind a refused batch."""
+    def check(self, records: memoryview, written: Mapping[int, Producer], now_ms: int) -> None:
+        """Raises KafkaError for what is behind a refused batch. `written` is what the log knows of producers: what
+        follows directly on what is written is behind nothing."""
         header = _first(records)
         refused = None if header is None else self._by_producer.get(header.producer_id)
         if header is None or refused is None:
             return
-        if header.producer_epoch != refused.epoch or now_ms - refused.at_ms > _KEPT_MS:
+        known = written.get(header.producer_id)
+        is_next = known is not None and known.batches and follows(known.batches[-1].last_sequence, header.base_sequence)
+        if header.producer_epoch != refused.epoch or now_ms - refused.at_ms > _KEPT_MS or is_next:
             del self._by_producer[header.producer_id]
         elif 0 < (header.base_sequence - refused.sequence) % _SEQUENCES < _SEQUENCES // 2:
             raise KafkaError(
@@ -68,6 +73,10 @@ class Refusals:
                 del self._by_producer[next(iter(self._by_producer))]
             refused = _Refused(header.producer_epoch, header.base_sequence, error.code, now_ms)
             self._by_producer[header.producer_id] = refused
+
+    def forget(self) -> None:
+        """A new leader has refused nobody: what came to the one before may be written by now."""
+        self._by_producer.clear()
 
     def accepted(self, records: memoryview) -> None:
         """What was refused is written now, or never will be."""

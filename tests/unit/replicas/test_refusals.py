@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.log.producer_state import ProducerStates
 from headrace.replicas.refusals import Refusals
-from headrace.wire.batches import BatchHeader, walk
+from headrace.wire.batches import BatchHeader, read_header, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.batches import from_producer, offsets
 from tests.unit.replicas.trio import Trio, play
@@ -15,7 +16,7 @@ FULL = KafkaError(ErrorCode.kafka_storage_error, "no room")
 
 def refused(refusals: Refusals, sequence: int, *, epoch: int = 0, now_ms: int = 0) -> ErrorCode | None:
     try:
-        refusals.check(from_producer(sequence, epoch=epoch), now_ms)
+        refusals.check(from_producer(sequence, epoch=epoch), {}, now_ms)
     except KafkaError as error:
         return error.code
     return None
@@ -58,6 +59,32 @@ def test_batches_without_a_producer_are_no_concern() -> None:
     refusals = Refusals()
     refusals.refused(memoryview(b"short"), FULL, 0)
     refusals.refused(from_producer(5, producer=-1), FULL, 0)
+    assert not refusals
+
+
+def test_a_batch_that_another_leader_took_holds_nobody_back() -> None:
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        one.disk.room_bytes = 10
+        with pytest.raises(KafkaError):
+            one.partition.append(from_producer(0))
+        one.disk.room_bytes = None
+        trio.elect(2)
+        for sequence in range(3):
+            two.partition.append(from_producer(sequence))
+        await trio.alike()
+        trio.elect(1)
+        assert one.partition.append(from_producer(3)).base_offset == 3
+
+    play(story)
+
+
+def test_what_follows_directly_on_what_is_written_is_behind_nothing() -> None:
+    refusals = Refusals()
+    refusals.refused(from_producer(5), FULL, 0)
+    states = ProducerStates()
+    states.remember(read_header(from_producer(4, count=3)), 0, -1, 0)
+    refusals.check(from_producer(7), states.producers, 0)
     assert not refusals
 
 
