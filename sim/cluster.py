@@ -49,6 +49,7 @@ class Machine:
         self.name = f"broker-{broker_id}"
         self.clock = SimClock()
         self.disk = SimDisk(random.Random(f"disk {cluster.seed} {broker_id}"))
+        self.lost_disks: list[SimDisk] = []
         self.deaths: list[BaseException] = []
         self._cluster = cluster
         self._settings = settings
@@ -117,6 +118,12 @@ class Machine:
             self.process = self.broker = None
         self._cluster.network.power_lost(self.name)
         self.disk.crash(self._cluster.random)
+
+    def replace_disk(self) -> None:
+        """An empty one in the place of the one that broke."""
+        assert self.process is None, "stop the broker first"
+        self.lost_disks.append(self.disk)
+        self.disk = SimDisk(random.Random(f"disk {self._cluster.seed} {self.id} {len(self.lost_disks)}"))
 
 
 class SimCluster:

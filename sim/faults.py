@@ -35,6 +35,7 @@ KINDS = {
     "mute": "a write to ZooKeeper takes effect and its answer is lost",
     "keeper": "ZooKeeper is away",
     "full": "a broker's disk is full",
+    "wipe": "a broker comes back with an empty disk in the place of its own",
     "fsync": "a broker's disk fails to sync; it is then replaced in the manner of a power cut",
 }
 
@@ -77,15 +78,16 @@ class Faults:
         machine = self._random.choice(list(self._cluster.machines.values()))
         others = [other for other in self._cluster.machines.values() if other is not machine]
         lasts_s = self._random.uniform(0.5, 12.0)
-        if kind in ("power", "fsync", "blackout") and not await self._may_lose(kind):
+        if kind in ("power", "fsync", "blackout", "wipe") and not self._may_lose(kind):
             return
         self.counts[kind] += 1
         self._tell(f"{kind} {machine.name} {lasts_s:.1f}")
         act: Callable[[Machine, Machine, float], Awaitable[None]] = getattr(self, f"_{kind}")
         await act(machine, self._random.choice(others), lasts_s)
 
-    async def _may_lose(self, kind: str) -> bool:
-        if self._synced:
+    def _may_lose(self, kind: str) -> bool:
+        """Whether writes may be lost now: on one machine, while all others have everything."""
+        if self._synced and kind != "wipe":
             return True
         return not self._losing and in_sync(self._cluster)
 
@@ -104,6 +106,15 @@ class Faults:
     async def _power(self, machine: Machine, other: Machine, lasts_s: float) -> None:
         self._losing = True
         machine.cut_power()
+        await asyncio.sleep(lasts_s)
+        machine.start()
+        await self._cluster.until(lambda: in_sync(self._cluster), 3600)
+        self._losing = False
+
+    async def _wipe(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._losing = True
+        machine.kill()
+        machine.replace_disk()
         await asyncio.sleep(lasts_s)
         machine.start()
         await self._cluster.until(lambda: in_sync(self._cluster), 3600)
