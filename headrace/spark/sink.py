@@ -96,10 +96,9 @@ class WriteSink(DataSourceArrowWriter):
                 committer.commit_write(self._stream, self._run, members)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        members = [written.member for written in _told(messages) if written.member]
-        if members:
+        if self._options.exactly_once:
             with committing(self._options) as committer:
-                committer.abort(self._stream, WRITE_BATCH, self._run, members)
+                committer.abort(self._stream, WRITE_BATCH, self._run)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -128,10 +127,9 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         told = _told(messages)
-        members = [written.member for written in told if written.member]
-        if members:
+        if self._options.exactly_once and told:  # where no task lived to tell, the batch's next run cleans up
             with committing(self._options) as committer:
-                committer.abort(told[0].attempt.stream, batchId, told[0].attempt.run, members)
+                committer.abort(told[0].attempt.stream, batchId, told[0].attempt.run)
 
 
 def _task_context() -> TaskContext:

@@ -77,23 +77,18 @@ class Committer:
         self._sweep(tenure.last)
         return tenure
 
-    def abort(self, stream: Stream, batch: int, run: str, members: Sequence[Member]) -> None:
-        """Give a run up: abort its transactions, unless it was decided."""
+    def abort(self, stream: Stream, batch: int, run: str) -> None:
+        """Give a run up: abort its transactions, also those of attempts that died without a word, unless it was
+        decided."""
         self._log.create()
         tenure = self._log.take_over(stream)
         last = tenure.last
         if last.batch >= batch:
-            self._finish(tenure)  # whatever of this run is not in the decision goes with the sweep
+            self._finish(tenure)
         else:
             # First the log says that this run decides nothing any more, not even a process of it that hung.
             tenure.write(entries_of(replace(last, abandoned=run), last.parts))
-            for member in members:
-                attempt = TaskAttempt(stream, batch, member.partition, run, member.attempt)
-                with suppress(ConnectionLost, KafkaError):
-                    self._transactions.end(
-                        attempt.transactional_id, Producer(member.producer_id, member.epoch), commit=False
-                    )
-        self._sweep(tenure.last)
+        self._sweep(tenure.last, run)
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
@@ -174,11 +169,14 @@ class Committer:
             "away for longer than kafka.transaction.timeout.ms; docs/spark-sink.md says how to go on"
         )
 
-    def _sweep(self, decision: Decision) -> None:
-        """Abort orphans: open transactions of decided batches that no decision names. They would keep readers of
-        committed records waiting. What cannot be aborted now is met again by the next sweep, or ends by its timeout."""
+    def _sweep(self, decision: Decision, abandoned: str = "") -> None:
+        """Abort orphans: open transactions of decided batches that no decision names, and all of a run that was given
+        up. They would keep readers of committed records waiting. What cannot be aborted now is met again by the next
+        sweep, or ends by its timeout."""
         with suppress(ConnectionLost, KafkaError):
             for name in self._transactions.open_ids(decision.stream.prefix):
                 attempt = parse_attempt(decision.stream, name)
-                if attempt is not None and attempt.batch <= decision.batch and not decision.covers(attempt):
+                if attempt is None or decision.covers(attempt):
+                    continue
+                if attempt.batch <= decision.batch or attempt.run == abandoned:
                     self._transactions.fence(name)

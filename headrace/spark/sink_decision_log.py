@@ -75,6 +75,11 @@ class DecisionLog:
                     f"({code.name}): create it with {PARTITIONS} partitions and cleanup.policy=compact, or write with "
                     "option('delivery', 'at-least-once')"
                 )
+        begun_s = self._clock.monotonic()
+        while not self._cluster.topics([TOPIC]):  # every broker learns of it in its own time
+            if self._clock.monotonic() - begun_s > _STALL_S:
+                raise Failure(f"the topic {TOPIC} was created, and is not there after {_STALL_S:g} s")
+            self._clock.pause(_PAUSE_S)
 
     def last(self, stream: Stream) -> Decision:
         """The last decision on a stream that is final by now. One that is being made may be missed."""
@@ -92,7 +97,7 @@ class DecisionLog:
         return [decision for decision in found if not decision.done]
 
     def take_over(self, stream: Stream) -> Tenure:
-        """Fence everybody else who decides for this stream, then read what was decided."""
+        """Fence everybody else who decides for this stream, then read what was decided. The topic is there."""
         producer = self._transactions.begin(_transactional_id(stream), _TIMEOUT_MS)
         partition = _partition_of(stream, self._partition_count())
         tenure = Tenure(self, stream, partition, producer)

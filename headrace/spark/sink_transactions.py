@@ -1,7 +1,7 @@
 """Transactions as the sink needs them: begun in one process, ended in another, described and found by their names.
 
 Used by tasks, which begin them, and by the driver, which ends them. The requests are those of transaction.version 0
-(Kafka 2.5 and newer): there a producer keeps its epoch when its transaction ends, so the end can be asked for again
+(KIP-98): there a producer keeps its epoch when its transaction ends, so the end can be asked for again
 by anybody who knows id and epoch, and the answer is the same. The cluster's own patience finds the coordinator, also
 one that moves or loads; what is waited for here is a transaction whose end is still on its way.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.client.metadata import MOVED, Cluster
+from headrace.model.failure import Failure
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
@@ -51,6 +52,11 @@ class Transactions:
     def begin(self, transactional_id: str, timeout_ms: int) -> Producer:
         """A producer for this id. Everybody who had the id before is fenced, and what was open is aborted by now."""
         answer = self._until_settled(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, timeout_ms))
+        if answer.error_code == ErrorCode.invalid_transaction_timeout:
+            raise Failure(
+                f"the brokers allow no transaction of {timeout_ms} ms: lower kafka.transaction.timeout.ms, or raise "
+                "transaction.max.timeout.ms of the brokers"
+            )
         _check(answer.error_code, f"the transactional id {transactional_id} cannot be used")
         return Producer(answer.producer_id, answer.producer_epoch)
 

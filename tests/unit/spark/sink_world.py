@@ -17,6 +17,7 @@ from headrace.spark.sink import committing
 from headrace.spark.sink_names import Stream, TaskAttempt
 from headrace.spark.sink_options import SinkOptions
 from headrace.spark.sink_task import TaskWriter, Written
+from headrace.spark.sink_transactions import Transactions
 from headrace.wire import batches, records
 from headrace.wire.end_markers import read_marker
 from headrace.wire.messages import Message
@@ -24,7 +25,6 @@ from headrace.world.clock import SystemClock
 from headrace.world.net import Line, dial
 
 FETCH, CREATE_TOPICS = 1, 19
-READ_COMMITTED = 1
 
 
 class Crash(BaseException):
@@ -108,9 +108,8 @@ class Driver:
 
     def abort(self, told: Sequence[Written], net: CrashingNet | None = None) -> None:
         (attempt, *_) = (written.attempt for written in told)
-        members = [written.member for written in told if written.member]
         with committing(self.options, (net or CrashingNet()).dial) as committer:
-            committer.abort(attempt.stream, attempt.batch, attempt.run, members)
+            committer.abort(attempt.stream, attempt.batch, attempt.run)
 
     def run(self, batch: int, shares: Sequence[Sequence[str]], net: CrashingNet | None = None) -> None:
         self.commit(self.tasks(batch, shares), net)
@@ -128,24 +127,33 @@ def create_topic(bootstrap: str, name: str, partitions: int = 2, **settings: str
         assert answer.topics[0].error_code == 0
 
 
-def committed(bootstrap: str, topic: str) -> list[str]:
-    """The values that a reader of committed records gets, sorted; fails if an open transaction hides some."""
+def end_offsets(bootstrap: str, topic: str) -> list[int]:
+    """Where each partition ends, whoever wrote there."""
+    with Cluster([bootstrap], "test") as cluster:
+        partitions = cluster.topics([topic])[topic].partitions
+        return [_fetched(cluster, topic, part.index, 0, 1).high_watermark for part in partitions]
+
+
+def open_transactions(bootstrap: str) -> list[str]:
+    with Cluster([bootstrap], "test") as cluster:
+        return Transactions(cluster, SystemClock(), 30).open_ids("")
+
+
+def committed(bootstrap: str, topic: str, *, open_ones: bool = False) -> list[str]:
+    """The values that count, sorted. Fails if a transaction is open, unless that is allowed."""
     found: list[str] = []
     with Cluster([bootstrap], "test") as cluster:
         for part in cluster.topics([topic])[topic].partitions:
-            found += _committed_in(cluster, topic, part.index)
+            found += _committed_in(cluster, topic, part.index, open_ones)
     return sorted(found)
 
 
-def _committed_in(cluster: Cluster, topic: str, partition: int) -> list[str]:
+def _committed_in(cluster: Cluster, topic: str, partition: int, may_be_open: bool) -> list[str]:
     found: list[str] = []
     open_ones: dict[int, list[str]] = {}
     at = 0
     while True:
-        asked = Message(partition=partition, fetch_offset=at, partition_max_bytes=1 << 24)
-        body = Message(min_bytes=0, max_bytes=1 << 24, topics=[Message(topic=topic, partitions=[asked])])
-        part = cluster.call_leader(topic, partition, FETCH, body, version=11).responses[0].partitions[0]
-        assert part.error_code == 0
+        part = _fetched(cluster, topic, partition, at, 1 << 24)
         for place, header in batches.walk(part.records or b""):
             at = header.next_offset
             if header.is_control:
@@ -157,5 +165,13 @@ def _committed_in(cluster: Cluster, topic: str, partition: int) -> list[str]:
                 home = open_ones.setdefault(header.producer_id, []) if header.is_transactional else found
                 home += values
         if at >= part.high_watermark:
-            assert not open_ones, f"{topic}-{partition} has open transactions: {open_ones}"
+            assert may_be_open or not open_ones, f"{topic}-{partition} has open transactions of {list(open_ones)}"
             return found
+
+
+def _fetched(cluster: Cluster, topic: str, partition: int, offset: int, max_bytes: int) -> Message:
+    asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    body = Message(min_bytes=0, max_bytes=max_bytes, topics=[Message(topic=topic, partitions=[asked])])
+    found: Message = cluster.call_leader(topic, partition, FETCH, body, version=11).responses[0].partitions[0]
+    assert found.error_code == 0
+    return found

@@ -107,13 +107,20 @@ def test_a_decided_batch_is_finished_and_not_aborted_when_spark_gives_it_up(driv
 
 def test_a_run_that_was_given_up_decides_nothing_any_more(driver: Driver) -> None:
     told = driver.tasks(0, FIRST)
-    driver.abort([told[0]])
+    driver.abort(told)
     with pytest.raises(Failure, match="before it could be committed"):
         driver.commit(told)
+    late = driver.task(0, 0, told[0].attempt.run, FIRST[0])
     with pytest.raises(Failure, match="was given up by Spark"):
-        driver.commit([told[1]])
+        driver.commit([late])
     driver.again().run(0, FIRST)
     assert result(driver) == rows(FIRST)
+
+
+def test_attempts_that_died_without_a_word_are_aborted_when_spark_gives_the_run_up(driver: Driver) -> None:
+    told = driver.tasks(0, FIRST)
+    driver.abort([told[0]._replace(member=None)])
+    assert result(driver) == []
 
 
 def test_tasks_of_a_decided_batch_write_nothing(driver: Driver) -> None:
