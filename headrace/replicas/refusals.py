@@ -5,8 +5,8 @@ in sync, and the reason is gone when the second arrives, then the second must no
 the first, or be refused as out of order, at which producers begin a new epoch and send everything again, doubles
 included. So whoever is behind a refused batch shares its refusal, until that batch has come again.
 
-Owned by replicas.partition, in memory, for as long as it leads in one epoch. A producer that gives up on the batch goes on
-with a higher epoch, or with the same sequence for its next batch; one that does neither is let go after a while.
+Owned by replicas.partition, in memory, for as long as it leads in one epoch. A producer that gives up on the batch goes
+on with a higher epoch, or with the same sequence for its next batch; one that does neither is let go after a while.
 """
 
 from __future__ import annotations
