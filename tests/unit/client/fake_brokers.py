@@ -17,7 +17,7 @@ VERSIONS = Message(
     error_code=0,
     api_keys=[
         Message(api_key=key, min_version=0, max_version=highest)
-        for key, highest in ((2, 7), (3, 12), (10, 4), (18, 4), (26, 3))
+        for key, highest in ((1, 12), (2, 7), (3, 12), (10, 4), (18, 4), (26, 3))
     ],
 )
 
