@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import Configuration, convert, read_document
+from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Configuration, convert, read_document, span_ms
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import Needed
 
@@ -62,6 +62,8 @@ def read_configuration(text: str, where: str, changes: Mapping[str, str] | None 
     made = pipeline(name, where)
     config = convert(document, made.Config, where)
     try:
+        if config.trigger != AVAILABLE_NOW:
+            span_ms(config.trigger, "trigger")
         made.check(config)
     except Failure as failure:
         raise Failure(f"{where}: {failure}") from None

@@ -19,6 +19,7 @@ import yaml
 from headrace.model.failure import Failure
 
 T = TypeVar("T")
+AVAILABLE_NOW = "available-now"  # the trigger of a stream that ends when it has caught up
 UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SPAN = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?")

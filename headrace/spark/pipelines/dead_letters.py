@@ -64,6 +64,6 @@ def _header(names: tuple[str, ...]) -> Column:
     from pyspark.sql import functions as f
 
     def value(name: str) -> Column:
-        return f.expr(f"element_at(filter(headers, h -> h.key = '{name}'), -1).value").cast("string")
+        return f.expr(f"try_element_at(filter(headers, h -> h.key = '{name}'), -1).value").cast("string")
 
     return f.coalesce(*[value(name) for name in names])

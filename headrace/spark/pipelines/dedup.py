@@ -39,7 +39,7 @@ trigger: 5s
 """
 
 KNOWN = {
-    "id": "element_at(filter(headers, h -> h.key = 'headrace.id'), -1).value",
+    "id": "try_element_at(filter(headers, h -> h.key = 'headrace.id'), -1).value",
     "key": "key",
 }
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.model.failure import Failure
 from headrace.spark.lake.place import open_place
-from headrace.spark.pipelines.configuration import Configuration, Section, Source
+from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Configuration, Section, Source
 from headrace.spark.pipelines.dead_letters import UNKNOWN, dead_letters, revived
 from headrace.spark.pipelines.report_page import Letters, folded, page
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
-    AVAILABLE_NOW,
     FORMAT,
     Needed,
     check_source,

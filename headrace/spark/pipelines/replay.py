@@ -13,10 +13,10 @@ import msgspec
 
 from headrace.model.failure import Failure
 from headrace.spark.lake.lake import load_lake
-from headrace.spark.pipelines.configuration import Section, StreamConfiguration
+from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Section, StreamConfiguration
 from headrace.spark.pipelines.replay_plan import Plan, make_plan
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import AVAILABLE_NOW, FORMAT, Needed, check_topics, start
+from headrace.spark.pipelines.topics import FORMAT, Needed, check_topics, start
 from headrace.spark.pipelines.watching import watch
 
 if TYPE_CHECKING:

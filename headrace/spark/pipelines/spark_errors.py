@@ -10,7 +10,8 @@ import re
 
 OURS = re.compile(r"headrace(?:\.\w+)+: (.+)")
 RAISED = re.compile(r"^(?:[\w.$]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
-CLASSED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ?(.+?)(?: SQLSTATE:.*)?$", re.MULTILINE)
+# A lookahead, for one class may stand within the message of another.
+CLASSED = re.compile(r"(?=\[([A-Z][A-Z0-9_.]+)\] ?(.+?)(?: SQLSTATE:.*)?$)", re.MULTILINE)
 WRAPPERS = {"STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "FOREACH_BATCH_USER_FUNCTION_ERROR"}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import Source, TopicTarget, spark_span
+from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Source, TopicTarget, spark_span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FORMAT = "headrace"
 PATIENCE_S = 10.0
-AVAILABLE_NOW = "available-now"
 
 
 Needed = tuple[str, str]  # brokers and a topic that must be there

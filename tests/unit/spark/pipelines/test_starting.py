@@ -44,12 +44,16 @@ def test_a_java_that_is_too_old_is_told(
     ("text", "told"),
     [
         (
-            '[STREAM_FAILED] Query [id = 1]\n  File "x.py"\nheadrace.client.x.Gone: topic logs is gone: create it\n\tat',
+            '[STREAM_FAILED] Query [1]\n  File "x.py"\nheadrace.client.x.Gone: topic logs is gone: create it\n\tat',
             "topic logs is gone: create it",
         ),
         (
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01; line 1\n'Project",
             "The table or view `x` cannot be found. [TABLE_OR_VIEW_NOT_FOUND]",
+        ),
+        (
+            "[STREAM_FAILED] Query [1] ended: [DIVIDE_BY_ZERO] By zero. SQLSTATE: 1",
+            "By zero. [DIVIDE_BY_ZERO]",
         ),
         ("Traceback\nbuiltins.OSError: [Errno 28] No space left", "[Errno 28] No space left (OSError)"),
         ("something else\nmore", "something else"),

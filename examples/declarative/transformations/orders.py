@@ -1,0 +1,25 @@
+"""A streaming table fed by a topic, and a view on it: headrace in Spark's declarative pipelines."""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+spark = SparkSession.active()
+
+
+@dp.table
+def orders() -> DataFrame:
+    return (
+        spark.readStream.format("headrace")
+        .option("kafka.bootstrap.servers", os.environ.get("HEADRACE_BROKER", "127.0.0.1:9092"))
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("CAST(key AS STRING) AS customer", "CAST(value AS DOUBLE) AS amount", "timestamp")
+    )
+
+
+@dp.materialized_view
+def totals() -> DataFrame:
+    return spark.read.table("orders").groupBy("customer").sum("amount").withColumnRenamed("sum(amount)", "total")
