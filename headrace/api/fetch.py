@@ -80,7 +80,7 @@ class Fetch:
                         continue
                 room, first = max(0, min(wanted.max_bytes, left)), attempt.size == 0
                 if reader.is_replica:
-                    slice_ = partition.read_as_replica(wanted.offset, room, at_least_one=first)
+                    slice_ = partition.read_as_replica(reader.replica_id, wanted.offset, room, at_least_one=first)
                 else:
                     slice_ = partition.read(wanted.offset, room, at_least_one=first, stable=reader.stable)
                 left -= slice_.size

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.model import topic_config
 from headrace.model.failure import Failure
-from headrace.model.settings import INT_MAX, Setting, SettingType, unknown_setting
+from headrace.model.settings import INT_MAX, LONG_MAX, Setting, SettingType, unknown_setting
 from headrace.world.disk import Disk
 
 _T = SettingType
@@ -35,6 +35,8 @@ _OWN: tuple[Setting, ...] = (
          "replicas of topics that do not say how many; without it three, or as many as there are brokers", low=1,
          high=32_767),
     _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest answer to one Fetch", low=1024),
+    Setting("follower.replication.throttled.rate", _T.LONG, LONG_MAX,
+            "bytes a second that replicas which catch up here may take, where their topics name them", low=1),
     _own("group.consumer.assignors", _T.LIST, ("uniform", "range"),
          "who makes the plans of consumer groups; the first one where members name none", choices=("uniform", "range")),
     _own("group.consumer.heartbeat.interval.ms", _T.INT, 5_000,
@@ -59,6 +61,8 @@ _OWN: tuple[Setting, ...] = (
          "lopsided for longer than a restart takes", low=1),
     _own("leader.imbalance.per.broker.percentage", _T.INT, 10,
          "how much of what it should lead a broker may lack without anything being done", low=0, high=100),
+    Setting("leader.replication.throttled.rate", _T.LONG, LONG_MAX,
+            "bytes a second that leaders here give to replicas which catch up, where their topics name them", low=1),
     _own("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are looked at for work", low=1),
     _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often old segments are looked for", low=1),
     _own("max.connections", _T.INT, INT_MAX, "connections that are open at once", low=1),

@@ -6,6 +6,7 @@ is checked once by `Setting.parse`, and is typed from then on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -41,6 +42,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: str = ""  # of each entry of a list
     broker_name: str | None = None  # the broker-wide setting that a topic falls back to
     broker_synonyms: tuple[
         tuple[str, int], ...
@@ -72,6 +74,10 @@ class Setting:
             parts = value if isinstance(value, tuple) else (value,)
             if not parts or not set(parts) <= set(self.choices):
                 raise ValueError(f"{self.name}={text!r}: choose from {', '.join(self.choices)}")
+        elif self.pattern:
+            wrong = [part for part in value if not re.fullmatch(self.pattern, part)]
+            if wrong:
+                raise ValueError(f"{self.name}={text!r}: {wrong[0]!r} is not of the form {self.pattern}")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             high = self.high if self.high is not None else _HIGHEST.get(self.type)
             if not (self.low is None or value >= self.low) or not (high is None or value <= high):

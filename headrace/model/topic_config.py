@@ -30,6 +30,9 @@ SETTINGS: tuple[Setting, ...] = (
        broker_name="log.flush.interval.messages"),
     _S("flush.ms", _T.LONG, LONG_MAX, "taken for compatibility; see headrace.flush", low=0,
        broker_name="log.flush.interval.ms"),
+    _S("follower.replication.throttled.replicas", _T.LIST, (),
+       "replicas whose catching up follower.replication.throttled.rate limits: PARTITION:BROKER, or *",
+       pattern=r"\*|\d+:\d+"),
     _S("headrace.dedup.max.bytes", _T.LONG, 64 << 20,
        "memory for the ids of one partition; where the window does not fit, the oldest go first", low=1024),
     _S("headrace.dedup.window.ms", _T.LONG, 0,
@@ -43,6 +46,9 @@ SETTINGS: tuple[Setting, ...] = (
        low=-1, broker_name="headrace.replica.lag.max.messages"),
     _S("index.interval.bytes", _T.INT, 4096, "log bytes between two index entries", low=0,
        broker_name="log.index.interval.bytes"),
+    _S("leader.replication.throttled.replicas", _T.LIST, (),
+       "leaders that give to replicas which catch up no more than leader.replication.throttled.rate: "
+       "PARTITION:BROKER, or *", pattern=r"\*|\d+:\d+"),
     _S("max.compaction.lag.ms", _T.LONG, LONG_MAX, "the longest a record stays out of compaction", low=1,
        broker_name="log.cleaner.max.compaction.lag.ms"),
     _S("max.message.bytes", _T.INT, 1_048_588, "the largest record batch, as the producer compressed it", low=0,
@@ -89,8 +95,6 @@ ELSEWHERE: Mapping[str, str] = {
     "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
     "remote.": _ABSENT.format("tiered storage"),
     "local.retention.": _ABSENT.format("tiered storage"),
-    "leader.replication.throttled.": _ABSENT.format("replication"),
-    "follower.replication.throttled.": _ABSENT.format("replication"),
     "compression.": "headrace keeps batches as the producer compressed them; set the level at the producer",
     "message.format.version": "Kafka removed it; record batches have format 2",
     "message.downconversion.enable": "Kafka removed it; record batches have format 2",
@@ -109,8 +113,10 @@ class TopicConfig:
     dedup_window_ms: int = 0
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
+    follower_throttled: tuple[str, ...] = ()
     fsync: bool = False
     index_interval_bytes: int = 4096
+    leader_throttled: tuple[str, ...] = ()
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
     timestamp_after_max_ms: int = 3_600_000
@@ -166,8 +172,10 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
         dedup_window_ms=v["headrace.dedup.window.ms"],
         delete_retention_ms=v["delete.retention.ms"],
         file_delete_delay_ms=v["file.delete.delay.ms"],
+        follower_throttled=v["follower.replication.throttled.replicas"],
         fsync=v["headrace.flush"] == "fsync",
         index_interval_bytes=v["index.interval.bytes"],
+        leader_throttled=v["leader.replication.throttled.replicas"],
         max_compaction_lag_ms=v["max.compaction.lag.ms"],
         max_message_bytes=v["max.message.bytes"],
         timestamp_after_max_ms=v["message.timestamp.after.max.ms"],

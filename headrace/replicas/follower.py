@@ -37,6 +37,7 @@ _LONGEST_RECONNECT_S = 1.0
 _PATIENCE_S = 5.0  # for an answer, beside what a fetch may wait
 _RESPONSE_BYTES = 16 << 20
 _IDLE_S = 1.0
+_SOON_MS = 50  # what a fetch waits at most while some partitions are left out of it
 _YIELD_BYTES = 1 << 20
 
 
@@ -95,7 +96,7 @@ class Conversation:
         return len(self._pulled)
 
     def add(self, partition: Partition) -> None:
-        self._pulled[partition] = Pulled(partition)
+        self._pulled[partition] = Pulled(partition, self._home.broker_id)
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
@@ -153,7 +154,10 @@ class Conversation:
         return [pulled for pulled in self._pulled.values() if pulled.not_before_s <= now_s]
 
     def _ready(self) -> list[Pulled]:
-        return [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range]
+        ready = [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range]
+        if self._home.follower_throttle.is_open:
+            return ready
+        return [pulled for pulled in ready if not pulled.is_throttled]
 
     def _current(self, pulled: Pulled) -> bool:
         return self._pulled.get(pulled.partition) is pulled
@@ -199,10 +203,11 @@ class Conversation:
 
     async def _fetch(self, connection: Connection, ready: Sequence[Pulled]) -> bool:
         """One round; False if there is news and this conversation has to end."""
-        body = self._session.request(ready, self._partition_bytes)
+        rate = self._home.follower_throttle.bytes_per_s
+        body = self._session.request(ready, min(self._partition_bytes, rate))
         body.replica_id = self._home.broker_id
         body.replica_state = Message(replica_id=self._home.broker_id, replica_epoch=self._home.broker_epoch or 0)
-        body.max_wait_ms = self._patience_ms()
+        body.max_wait_ms = self._wait_ms if len(ready) == len(self._pulled) else min(self._wait_ms, _SOON_MS)
         body.min_bytes, body.max_bytes = 1, _RESPONSE_BYTES
         fetch = connection.send(FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
         news = self._news
@@ -219,12 +224,6 @@ class Conversation:
         self._session.answered(answer.session_id)
         return True
 
-    def _patience_ms(self) -> int:
-        """How long the leader may wait for something to come: not past the time when a partition is tried again."""
-        now_s = self._home.clock.monotonic()
-        waits_s = [pulled.not_before_s - now_s for pulled in self._pulled.values() if pulled.not_before_s > now_s]
-        return min(self._wait_ms, *(max(1, int(1000 * wait_s)) for wait_s in waits_s)) if waits_s else self._wait_ms
-
     async def _take(self, answer: Message) -> None:
         unsynced: list[Pulled] = []
         unyielded = 0
@@ -234,6 +233,8 @@ class Conversation:
                 if pulled is None or not self._current(pulled):
                     continue
                 try:
+                    if pulled.is_throttled:
+                        self._home.follower_throttle.passed(len(part.records or b""))
                     await pulled.take(part)
                     if pulled.log.config.fsync and part.records:
                         unsynced.append(pulled)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.log.partition_log import PartitionLog
 from headrace.model.image import BrokerImage
 from headrace.replicas.leadership import IsrWrites
+from headrace.replicas.throttle import Throttle
 from headrace.world.clock import Clock
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class Home:
     """Whether this broker may still believe that it leads what it led: False when it has been out of touch for so long
     that others may have been elected."""
     on_role: RoleChanged = _nobody
+    leader_throttle: Throttle = field(init=False)
+    follower_throttle: Throttle = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leader_throttle, self.follower_throttle = Throttle(self.clock), Throttle(self.clock)
 
     def in_touch(self) -> bool:
         return self.lease is None or self.lease()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from headrace.log.logs import Logs
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
+from headrace.model.settings import LONG_MAX
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.follower import ReplicaPulls
 from headrace.replicas.home import Home
@@ -157,13 +158,22 @@ class ReplicaHost:
         """Make the hosted partitions those of `new`. Topics that did not change cost nothing."""
         settings_changed = old.broker_settings != new.broker_settings
         self._home.brokers = new.brokers
+        if settings_changed or not old.cluster_id:
+            self._limit_rates(self._settings_in(new))
         for name, before in old.topics.items():
             after = new.topics.get(name)
             if after is None or after.id != before.id:
                 self._drop(before)
         for name, after in new.topics.items():
-            if settings_changed or old.topics.get(name) is not after:
-                self._host(after, new)
+            known = old.topics.get(name)
+            if settings_changed or known is not after:
+                same_terms = not settings_changed and known is not None and known.id == after.id
+                unchanged = known.partitions if same_terms and known.settings == after.settings else ()
+                self._host(after, new, unchanged)
+
+    def _limit_rates(self, settings: Mapping[str, str]) -> None:
+        for role, throttle in (("leader", self._home.leader_throttle), ("follower", self._home.follower_throttle)):
+            throttle.limit(int(settings.get(f"{role}.replication.throttled.rate", LONG_MAX)))
 
     def _drop(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.id, None)
@@ -176,11 +186,14 @@ class ReplicaHost:
         partition.resign(KafkaError(ErrorCode.unknown_topic_or_partition, why))
         self._logs.delete(partition.topic, partition.index)
 
-    def _host(self, topic: TopicImage, image: ClusterImage) -> None:
+    def _host(self, topic: TopicImage, image: ClusterImage, known: Sequence[PartitionImage]) -> None:
+        """Of the partitions that are `known` only those that changed are looked at: a topic may have thousands."""
         config = topic_config(topic.settings, self._settings_in(image))
         hosted = self._topics.setdefault(topic.name, {})
         self._by_id[topic.id] = hosted
         for wanted in topic.partitions:
+            if wanted.index < len(known) and known[wanted.index] is wanted:
+                continue
             partition = hosted.get(wanted.index)
             if self._broker_id not in wanted.replicas:
                 if partition is not None and not partition.knows_better(wanted):

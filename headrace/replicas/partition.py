@@ -22,6 +22,7 @@ from headrace.log.reading import EMPTY, Slice
 from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig
 from headrace.model.transaction_end import TransactionEnd
+from headrace.replicas import throttle
 from headrace.replicas.home import Home
 from headrace.replicas.isr import Limits, may_commit
 from headrace.replicas.isr_changes import IsrChanges
@@ -423,9 +424,18 @@ class Partition:
         end = self.last_stable_offset if stable else self._high_watermark
         return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
 
-    def read_as_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
-        """Everything that is stored, committed or not."""
-        return self.log.read(offset, max_bytes, self.log.end_offset, at_least_one=at_least_one)
+    def read_as_replica(self, broker_id: int, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
+        """Everything that is stored, committed or not; for one that catches up, as fast as it may."""
+        home, leadership = self._home, self.leadership
+        catches_up = leadership is not None and broker_id not in leadership.state.isr
+        if not catches_up or not throttle.names(self.log.config.leader_throttled, self.index, home.broker_id):
+            return self.log.read(offset, max_bytes, self.log.end_offset, at_least_one=at_least_one)
+        if not home.leader_throttle.is_open:
+            return EMPTY
+        max_bytes = min(max_bytes, home.leader_throttle.bytes_per_s)
+        found = self.log.read(offset, max_bytes, self.log.end_offset, at_least_one=at_least_one)
+        home.leader_throttle.passed(found.size)
+        return found
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch not above `epoch`, the offset where it ended); (-1, -1) if nothing is known that far back."""

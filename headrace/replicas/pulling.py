@@ -12,6 +12,7 @@ import logging
 from headrace.log.partition_log import PartitionLog
 from headrace.replicas.partition import Partition
 from headrace.replicas.reconciling import next_step
+from headrace.replicas.throttle import names
 from headrace.wire.batches import HEADER_BYTES, read_header
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -32,8 +33,9 @@ _PASSING = {
 
 
 class Pulled:
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, broker_id: int) -> None:
         self.partition = partition
+        self._broker_id = broker_id
         self.epoch = partition.leader_epoch
         self.reconciled = False
         self.out_of_range = False  # the leader's log begins after the end of ours
@@ -48,6 +50,17 @@ class Pulled:
     @property
     def offset(self) -> int:
         return self.log.end_offset
+
+    @property
+    def is_throttled(self) -> bool:
+        """Its topic wants it to catch up slowly; in sync it is not held up."""
+        partition, state = self.partition, self.partition.state
+        listed = self.log.config.follower_throttled
+        return (
+            bool(listed)
+            and names(listed, partition.index, self._broker_id)
+            and (state is None or self._broker_id not in state.isr)
+        )
 
     # --- reconciling ------------------------------------------------------------------------------------------------
 

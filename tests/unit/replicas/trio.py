@@ -135,6 +135,7 @@ class Trio:
         self.settings = settings
         self.state = PartitionImage(0, BROKERS, BROKERS, 1, 0, 0, (1, 1, 1))
         self.nodes = {broker_id: Node(broker_id, self) for broker_id in BROKERS}
+        self.rates: dict[str, str] = {}  # settings of all brokers
         self.writes_fail: Exception | None = None
         self.joins_refused = 0
         self.refuse_joins = False  # as the store does when who joins has been started again
@@ -160,7 +161,7 @@ class Trio:
             if node.alive
         }
         topic = TopicImage(TOPIC, TOPIC_ID, (self.state,), self.settings)
-        image = ClusterImage("c", 1, brokers).with_topics([topic])
+        image = ClusterImage("c", 1, brokers).with_topics([topic]).with_broker_settings("", self.rates, 0)
         for node in self.nodes.values():
             if node.alive and node.id not in self.hidden_from:
                 node.see(image)
