@@ -86,6 +86,8 @@ class IcebergLake:
         from pyiceberg.catalog import load_catalog
 
         root = self._place.uri("").rstrip("/")
+        if not self._properties and not root.startswith("/"):
+            raise Failure(f"the Iceberg table of the lake {root} needs lake.catalog: a catalog that can be reached")
         here: dict[str, Any] = {
             "type": "sql",
             "uri": f"sqlite:///{root}/catalog.db",

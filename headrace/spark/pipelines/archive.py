@@ -19,9 +19,9 @@ from headrace.spark.lake.lake import Lake, open_lake
 from headrace.spark.lake.manifest import LakeFile, encode
 from headrace.spark.lake.place import open_place
 from headrace.spark.lake.tables import Table, catch_up
+from headrace.spark.pipelines.archive_start import resumed
 from headrace.spark.pipelines.arrow_tasks import map_in_arrow
 from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, span_ms
-from headrace.spark.pipelines.log_ends import log_ends
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import Needed, check_source, read_stream, source_topics, start
 from headrace.spark.pipelines.watching import watch
@@ -87,13 +87,13 @@ def shape(config: Config) -> dict[str, Any]:
 def run(config: Config, run: Run) -> dict[str, object]:
     lake = open_lake(config.lake.path).take()
     try:
-        refuse_shorter_logs(config, lake)
+        source = resumed(config.source, lake.contents.ends(), lake.address)
         swept = lake.sweep()
         if swept:
             run.reporter.note(f"removed {swept} files of batches that were never committed")
         writer = BatchWriter(lake, table_of(config, lake), config, run.spark)
         writer.catch_up()
-        stream = read_stream(run.spark, config.source).writeStream.foreachBatch(writer.write)
+        stream = read_stream(run.spark, source).writeStream.foreachBatch(writer.write)
         query = start(stream, "archive", config.trigger, run.checkpoint.query("archive"))
         rows = watch({"archive": query}, run)
         lake.load()
@@ -106,17 +106,6 @@ def run(config: Config, run: Run) -> dict[str, object]:
         "files": len(contents.files),
         "bytes": contents.size_bytes(),
     }
-
-
-def refuse_shorter_logs(config: Config, lake: Lake) -> None:
-    """A log that ends before the lake does was made anew: its offsets mean other records than those in the lake."""
-    ends = lake.contents.ends()
-    for (topic, partition), end in log_ends(config.source.brokers, ends).items():
-        if end < ends[topic, partition]:
-            raise Failure(
-                f"partition {partition} of topic {topic} ends at offset {end}, but the lake {lake.address} has it up "
-                f"to {ends[topic, partition]}: the topic was made anew; give it another lake"
-            )
 
 
 def table_of(config: Config, lake: Lake) -> Table | None:

@@ -1,0 +1,86 @@
+"""Where an archive goes on: at the end of what its lake has of each partition, whatever its checkpoint says.
+
+Asked once, before the stream starts. A checkpoint, if there is one, says the same or less, and rows that the lake has
+are skipped; a new checkpoint on an old lake must begin where the lake ends, or a gap would come between. Invariant: the
+offsets that a lake has of a partition are one run, without a gap that the log could have filled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from headrace.client.metadata import Cluster
+from headrace.model.failure import Failure
+from headrace.spark.pipelines.configuration import Source
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+
+Ends = Mapping[tuple[str, int], int]
+
+LIST_OFFSETS = 2
+LATEST = -1
+PATIENCE_S = 10.0
+PLACES = {"earliest": -2, "latest": -1}
+
+
+def resumed(source: Source, ends: Ends, lake: str) -> Source:
+    """The source, beginning at the ends of the lake; Failure if a log is shorter than the lake."""
+    if not ends:
+        return source
+    with Cluster(source.brokers.split(","), "headrace-pipeline", patience_s=PATIENCE_S) as cluster:
+        partitions = subscribed(cluster, source)
+        for place in partitions & ends.keys():
+            refuse_if_shorter(place, log_end(cluster, *place), ends[place], lake)
+    starting = json.dumps(starting_offsets(source.starting, partitions, ends))
+    return Source(
+        brokers=source.brokers, topics=source.topics, pattern=source.pattern, starting=starting, options=source.options
+    )
+
+
+def subscribed(cluster: Cluster, source: Source) -> set[tuple[str, int]]:
+    """Every partition that the source reads, as of now."""
+    topics = cluster.topics(source.topics or None)
+    return {
+        (name, partition.index)
+        for name, topic in topics.items()
+        if source.topics or (re.fullmatch(source.pattern, name) and not topic.is_internal)
+        for partition in topic.partitions
+    }
+
+
+def starting_offsets(starting: str, partitions: set[tuple[str, int]], ends: Ends) -> dict[str, dict[str, int]]:
+    """The ends of the lake; for partitions that it does not have, what the configuration says."""
+    named: dict[str, dict[str, int]] = {}
+    if starting not in PLACES:
+        try:
+            named = json.loads(starting)
+        except ValueError:
+            raise Failure(f"source.starting: {starting!r} is neither earliest nor latest nor offsets in JSON") from None
+    offsets: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(partitions):
+        wanted = PLACES.get(starting, named.get(topic, {}).get(str(partition), PLACES["earliest"]))
+        offsets.setdefault(topic, {})[str(partition)] = ends.get((topic, partition), wanted)
+    return offsets
+
+
+def log_end(cluster: Cluster, topic: str, partition: int) -> int:
+    question = Message(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[Message(name=topic, partitions=[Message(partition_index=partition, timestamp=LATEST)])],
+    )
+    answer = cluster.call_leader(topic, partition, LIST_OFFSETS, question).topics[0].partitions[0]
+    if answer.error_code != ErrorCode.none:
+        raise Failure(f"the end of partition {partition} of topic {topic} cannot be told: error {answer.error_code}")
+    return int(answer.offset)
+
+
+def refuse_if_shorter(place: tuple[str, int], end: int, lake_end: int, lake: str) -> None:
+    """A log that ends before the lake does was made anew: its offsets mean other records than those in the lake."""
+    if end < lake_end:
+        raise Failure(
+            f"partition {place[1]} of topic {place[0]} ends at offset {end}, but the lake {lake} has it up to "
+            f"{lake_end}: the topic was made anew; give it another lake"
+        )
