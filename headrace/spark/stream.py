@@ -33,6 +33,7 @@ from headrace.spark.positions import Offsets, TopicPartition, from_json, to_json
 from headrace.spark.source_options import SourceOptions
 from headrace.spark.starting import Edges, open_archive
 from headrace.spark.task import ReadTask, read_task
+from headrace.wire.errors import KafkaError
 from headrace.world.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._archive: Archive | None = None
         self._latest: Offsets = {}  # the ends of the logs when they were last asked for
         self._target: Offsets | None = None  # available now: where the query ends
+        self._told: Offsets | None = None  # what the group knows
         self._last_batch_at: float | None = None
 
     # --- in tasks ---------------------------------------------------------------------------------------------------
@@ -83,6 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 (Spark's name)
         begun = from_json(start)
         end = self._reachable(begun)
+        self._tell_group(begun)
         if isinstance(limit, ReadAllAvailable):
             reached = end
         elif self._too_little(begun, end):
@@ -147,18 +150,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks = packed(parts, self._options.min_partitions)
         return [ReadTask(tuple(live_range(part, logs) for part in task)) for task in tasks]
 
-    def commit(self, end: Json) -> None:
-        if self._options.group_id is None:
-            return
-        try:
-            self._open().commit(self._options.group_id, from_json(end))
-        except ConnectionLost as error:  # the checkpoint has it; the next commit tells the group
-            _log.warning("the progress of the query was not committed for group %s: %s", self._options.group_id, error)
-
     def stop(self) -> None:
         if self._logs is not None:
             self._logs.close()
             self._logs = None
+
+    def _tell_group(self, done: Offsets) -> None:
+        """Commit how far the query is: when Spark asks for the next batch, it is done with all before.
+
+        Spark's own `commit` comes one batch late, and never for the last one before a pause.
+        """
+        group_id = self._options.group_id
+        if group_id is None or done == self._told:
+            return
+        try:
+            self._open().commit(group_id, done)
+            self._told = done
+        except (ConnectionLost, KafkaError) as error:  # the checkpoint has it; the next commit tells the group
+            _log.warning("the progress of the query was not committed for group %s: %s", group_id, error)
 
     def _beginnings(self, fresh: list[TopicPartition]) -> Offsets:
         """Where partitions begin that the query has not seen before: at 0, or something is missing."""

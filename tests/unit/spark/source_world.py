@@ -79,7 +79,6 @@ class Stream:
         end = self.reader.latestOffset(self.start, limit or self.reader.getDefaultReadLimit())
         tasks = travelled(self.reader.partitions(self.start, end))
         read = [rows_of(self.reader, task) for task in tasks]
-        self.reader.commit(end)
         self.start = end
         return read
 
