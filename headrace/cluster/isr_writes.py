@@ -55,7 +55,7 @@ class IsrWrites:
             raise _not_leader(f"topic {name!r} was deleted") from None
         except StoreError as error:
             raise _not_leader(f"this broker has lost touch with its cluster: {error}") from error
-        self._view.merge(self._view.image.with_partitions(topic.id, [stored]))
+        self._view.merge_soon(topic.id, stored)
         return _same_leadership(partition, stored)
 
     async def _write(

@@ -5,12 +5,16 @@ it read. They overtake each other, so each makes its image of the current one, i
 everything that has a version the newer one stays, whoever brought it. Nothing here ever goes back.
 
 Subscribers are called in the order in which they came, synchronously, once per change and in the order of changes; when
-`publish` or `merge` returns, everybody has seen the new image.
+`publish` or `merge` returns, everybody has seen the new image. What did not change is the same object in both, so that
+they find what did at a glance.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import operator
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,6 +31,7 @@ class ClusterView:
     def __init__(self) -> None:
         self._image = ClusterImage(cluster_id="", controller_id=NO_CONTROLLER)
         self._subscribers: list[Subscriber] = []
+        self._told: dict[uuid.UUID, list[PartitionImage]] = {}
 
     @property
     def image(self) -> ClusterImage:
@@ -39,6 +44,20 @@ class ClusterView:
     def merge(self, image: ClusterImage) -> None:
         """Publish an image that was made of the current one; what the current one knows better stays."""
         self.publish(with_newer(self._image, image))
+
+    def merge_soon(self, topic_id: uuid.UUID, partition: PartitionImage) -> None:
+        """Merge a partition's new state, together with all others of this moment: a leader of thousands of partitions
+        tells of each, and every image costs everybody a look at its topic."""
+        if not self._told:
+            asyncio.get_running_loop().call_soon(self._merge_told)
+        self._told.setdefault(topic_id, []).append(partition)
+
+    def _merge_told(self) -> None:
+        told, self._told = self._told, {}
+        image = self._image
+        for topic_id, partitions in told.items():
+            image = image.with_partitions(topic_id, partitions)
+        self.merge(image)
 
     def publish(self, image: ClusterImage) -> None:
         old, self._image = self._image, image
@@ -67,13 +86,18 @@ def with_newer(current: ClusterImage, image: ClusterImage) -> ClusterImage:
 
 
 def _newer_topic(known: TopicImage, topic: TopicImage) -> TopicImage:
-    newer = known if known.version > topic.version else topic
-    longer = max(known.partitions, topic.partitions, key=len)
-    partitions = tuple(
-        max(pair, key=lambda partition: (partition.leader_epoch, partition.version))
-        for pair in zip(topic.partitions, known.partitions, strict=False)
-    )
-    return replace(newer, partitions=partitions + longer[len(partitions) :])
+    """The very same as `known` if nothing in `topic` is newer, so that nobody looks for what has changed."""
+    newer = topic if topic.version > known.version else known
+    both = zip(known.partitions, topic.partitions, strict=False)
+    partitions = tuple(ours if ours is theirs or _age(ours) >= _age(theirs) else theirs for ours, theirs in both)
+    partitions += max(known.partitions, topic.partitions, key=len)[len(partitions) :]
+    if newer is known and all(map(operator.is_, partitions, known.partitions)):
+        return known
+    return replace(newer, partitions=partitions)
+
+
+def _age(partition: PartitionImage) -> tuple[int, int]:
+    return partition.leader_epoch, partition.version
 
 
 def _version(image: ClusterImage, settings_of: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.log.logs import Logs
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
@@ -167,9 +167,7 @@ class ReplicaHost:
         for name, after in new.topics.items():
             known = old.topics.get(name)
             if settings_changed or known is not after:
-                same_terms = not settings_changed and known is not None and known.id == after.id
-                unchanged = known.partitions if same_terms and known.settings == after.settings else ()
-                self._host(after, new, unchanged)
+                self._host(after, new, () if settings_changed else _still_so(known, after))
 
     def _limit_rates(self, settings: Mapping[str, str]) -> None:
         for role, throttle in (("leader", self._home.leader_throttle), ("follower", self._home.follower_throttle)):
@@ -224,3 +222,10 @@ class ReplicaHost:
     def _tell(self, partition: Partition, leads: bool, epoch: int) -> None:
         for listener in self._listeners:
             listener(partition.topic, partition.index, leads, epoch)
+
+
+def _still_so(known: TopicImage | None, topic: TopicImage) -> Sequence[PartitionImage]:
+    """The states that were applied already, in the same topic under the same settings."""
+    if known is None or known.id != topic.id or known.settings != topic.settings:
+        return ()
+    return known.partitions
