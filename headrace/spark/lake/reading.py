@@ -26,7 +26,9 @@ class PartitionRows:
     def __init__(self, place: Place, name: str, partition: int, first: int, end: int, columns: Sequence[str]) -> None:
         self._source = place.open(name)
         wanted = list(dict.fromkeys([*columns, "partition", "offset"]))
-        self._batches = pq.ParquetFile(self._source).iter_batches(BATCH_ROWS, columns=wanted)
+        file = pq.ParquetFile(self._source)
+        groups = row_groups(file.metadata, partition, first, end)
+        self._batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted)
         self._columns = list(columns)
         self._partition = partition
         self._first = first
@@ -67,6 +69,21 @@ class PartitionRows:
 
     def last(self) -> int:
         return int(self.offsets[-1].as_py())
+
+
+def row_groups(metadata: pq.FileMetaData, partition: int, first: int, end: int) -> list[int]:
+    """The row groups that can hold rows of the range, by their statistics."""
+    names = metadata.schema.names
+    places = [(names.index("partition"), partition, partition + 1), (names.index("offset"), first, end)]
+
+    def may_hold(group: pq.RowGroupMetaData) -> bool:
+        for column, low, high in places:
+            statistics = group.column(column).statistics
+            if statistics is not None and (statistics.max < low or statistics.min >= high):
+                return False
+        return True
+
+    return [number for number in range(metadata.num_row_groups) if may_hold(metadata.row_group(number))]
 
 
 def read_partition(

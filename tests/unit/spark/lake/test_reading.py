@@ -3,12 +3,15 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.spark.archive_read import Archive, LakePiece, LivePiece, read_lake
+from headrace.spark.lake import file_writer
 from headrace.spark.lake.compaction import rewrite, small_files
-from headrace.spark.lake.reading import read_partition
+from headrace.spark.lake.reading import read_partition, row_groups
 from headrace.world.entropy import SeededEntropy
 
 from .records import HOUR_MS, NOON_MS, TARGET_BYTES, append, every_minute, new_lake, records
@@ -81,3 +84,17 @@ def test_the_first_offset_of_a_moment_is_found_in_the_lake(tmp_path: Path) -> No
     assert archive.offset_at("logs", 0, NOON_MS + 60_000 * 77 - 1) == 77
     assert archive.offset_at("logs", 0, NOON_MS + 60_000 * 500) is None
     assert archive.offset_at("logs", 9, NOON_MS) is None
+
+
+def test_row_groups_that_cannot_hold_the_range_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_writer, "ROW_GROUP_BYTES", 1)
+    lake = new_lake(tmp_path)
+    batches = [every_minute(partition, first, first + 10) for partition in (0, 1) for first in (0, 10, 20)]
+    [file] = file_writer.write_files(batches, {}, lake.place, SeededEntropy(1), TARGET_BYTES)
+    metadata = pq.ParquetFile(tmp_path / file.name).metadata
+    assert row_groups(metadata, 0, 0, 30) == [0, 1, 2]
+    assert row_groups(metadata, 1, 10, 11) == [4]
+    assert row_groups(metadata, 1, 9, 21) == [3, 4, 5]
+    assert row_groups(metadata, 2, 0, 30) == []
+    [piece] = read_partition(lake.place, [file], 1, 12, 14, ["value"])
+    assert piece.to_pydict() == {"value": [b"v12", b"v13"]}
