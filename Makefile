@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check format map test-clients soak sim bench clean
+.PHONY: help install serve test check format map test-clients test-spark-cluster soak sim bench bench-spark demo clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -38,6 +38,9 @@ map: $(STAMP) ## bring the map in docs/architecture.md up to date with the tree
 test-clients: $(STAMP) ## the Java client, franz-go and kcat too; writes docs/compatibility.md
 	@exec $(BIN)/python -m tests.clients.foreign
 
+test-spark-cluster: $(STAMP) ## source and sink on a standalone Spark cluster: a master and two workers
+	@exec $(BIN)/python -m tests.spark.standalone
+
 soak: $(STAMP) ## the suites that have a long form, at full length
 	@HEADRACE_SOAK=1 $(BIN)/python -m pytest tests
 
@@ -46,6 +49,12 @@ sim: $(STAMP) ## simulated clusters under faults: SEEDS=100, or one with SEED=17
 
 bench: $(STAMP) ## headrace beside Apache Kafka in one run
 	@exec $(BIN)/python -m bench
+
+bench-spark: $(STAMP) ## headrace's Spark source and sink beside Spark's own Kafka connector
+	@exec $(BIN)/python -m bench.spark
+
+demo: $(STAMP) ## a broker, web logs, and pipelines on Spark that deduplicate, archive and aggregate them
+	@exec $(BIN)/python -m examples.demo $(if $(SECONDS),--seconds $(SECONDS))
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build *.egg-info headrace/wire/_*.c headrace/wire/_*.so

@@ -5,7 +5,8 @@ installed where that is possible (Debian's packages, Maven, the Go module proxy)
 with an error if any story failed.
 
 `HEADRACE_BOOTSTRAP=host:port` talks to another broker instead, and `--only NAME` to some clients alone; both print the
-table and leave the page as it is.
+table and leave the page as it is. Beside the clients there are two parts about Spark, see spark_parts.py; they have no
+column in the table.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from pathlib import Path
 from tests.clients.broker_process import BrokerProcess, headrace_broker
 from tests.clients.compatibility import Column, column, not_run, render
 from tests.clients.shell import Stage
+from tests.clients.spark_parts import PARTS
+from tests.clients.spark_parts import tell as tell_part
 from tests.clients.suites import ROOT, SUITES, Suite, say
 
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -42,8 +45,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.clients.foreign", description="Which clients work with headrace?"
     )
-    names = [suite.name for suite in SUITES]
-    parser.add_argument("--only", action="append", choices=names, help="one client; may be repeated")
+    names = [suite.name for suite in SUITES] + [part.name for part in PARTS]
+    parser.add_argument("--only", action="append", choices=names, help="one client or part; may be repeated")
     wanted = parser.parse_args().only or names
     elsewhere = os.environ.get("HEADRACE_BOOTSTRAP")
     with tempfile.TemporaryDirectory(prefix="headrace-clients-") as folder:
@@ -54,6 +57,9 @@ def main() -> int:
             stage = Stage(broker.bootstrap, Path(folder))
             columns = [tell(suite, stage) for suite in SUITES if suite.name in wanted]
             failures = [failure for made in columns for failure in made.failures]
+            for part in PARTS:
+                if part.name in wanted:
+                    failures += [f"{part.name}: {why}" for why in tell_part(part, stage)]
             if failures:
                 say(f"The end of the broker's log:\n{broker.log_tail(limit=4_000)}")
     name = f"the broker at {elsewhere}" if elsewhere else f"headrace {version('headrace')}"

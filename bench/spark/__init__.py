@@ -1,0 +1,1 @@
+"""headrace's Spark source and sink beside Spark's own Kafka connector."""

@@ -1,0 +1,34 @@
+"""The jars of Spark's own Kafka connector: fetched once by Maven into bench/.cache, then put on Spark's class path.
+
+Called by the bench and by the client tests, which run the connector against headrace.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.peers import CACHE, PeerMissing
+
+VERSION = "4.2.0"
+_JARS = CACHE / f"spark-connector-{VERSION}"
+_FETCH_SECONDS = 600
+
+
+def jars() -> list[Path]:
+    """Every jar that the connector needs beside those of the pyspark wheel; raises PeerMissing."""
+    if not (_JARS / ".complete").exists():
+        if not shutil.which("mvn"):
+            raise PeerMissing("there is no mvn to fetch Spark's Kafka connector with, e.g. `apt install maven`")
+        print(f"fetching Spark's Kafka connector {VERSION} ...", file=sys.stderr)
+        pom = Path(__file__).with_name("connector.pom.xml")
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={_JARS}"]
+        command = ["mvn", "-q", "-B", "-f", str(pom), *copy]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+        if done.returncode != 0:
+            last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+            raise PeerMissing(f"Maven could not fetch Spark's Kafka connector: {''.join(last)}")
+        (_JARS / ".complete").touch()
+    return sorted(_JARS.glob("*.jar"))

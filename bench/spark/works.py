@@ -1,0 +1,105 @@
+"""The works that are measured, each the same for both formats but for the format's name.
+
+Called by __main__.py in a process with one warm Spark session. "Tuned" is what makes Spark's connector fastest: large
+fetches, many records a poll, no CRC check; headrace's source reads with the same settings, so it skips the check too.
+A work that reads only values says so with a schema where the format heeds one: Spark prunes columns for its own
+connector by itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("headrace", "kafka")
+TUNED = {
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(16 << 20),
+    "kafka.max.poll.records": "10000",
+    "kafka.check.crcs": "false",
+}
+READ_ALL_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a work reads or writes."""
+
+    bootstrap: str
+    topic: str
+    records: int
+    value_bytes: int
+
+
+Work = Callable[[SparkSession, str, Place], None]
+
+
+def aggregate(spark: SparkSession, source: str, place: Place) -> None:
+    """The sum of the values' lengths: values are read, hardly anything is done with them."""
+    total = _batch(spark, source, place, "value BINARY").selectExpr("sum(length(value))").first()
+    assert total is not None
+    assert total[0] == place.records * place.value_bytes, f"{source} read {total[0]} bytes of values"
+
+
+def all_columns(spark: SparkSession, source: str, place: Place) -> None:
+    """Every column of every record, into nothing."""
+    _batch(spark, source, place).write.format("noop").mode("overwrite").save()
+
+
+def stream(spark: SparkSession, source: str, place: Place) -> None:
+    """Everything that is there, as a stream, into nothing."""
+    reader = spark.readStream.format(source).options(**_options(place), startingOffsets="earliest")
+    _drain(reader.load())
+
+
+def stream_steps(spark: SparkSession, source: str, place: Place) -> None:
+    """The same in twenty micro-batches: what a batch costs beside its records."""
+    limit = str(-(-place.records // 20))
+    reader = spark.readStream.format(source).options(**_options(place), startingOffsets="earliest")
+    _drain(reader.option("maxOffsetsPerTrigger", limit).load())
+
+
+def write(spark: SparkSession, source: str, place: Place) -> None:
+    """As many records of the same size, written with idempotence."""
+    letters = f"repeat('x', {place.value_bytes})"
+    rows = spark.range(0, place.records, 1, 4).selectExpr(
+        "CAST(id AS BINARY) AS key", f"CAST({letters} AS BINARY) AS value"
+    )
+    options = {"kafka.bootstrap.servers": place.bootstrap, "topic": f"{place.topic}-written-{source}"}
+    if source == "kafka":
+        options |= {"kafka.acks": "all", "kafka.enable.idempotence": "true", "kafka.batch.size": "1000000",
+                    "kafka.linger.ms": "5", "kafka.buffer.memory": "67108864"}  # fmt: skip
+    rows.write.format(source).options(**options).mode("append").save()
+
+
+WORKS: dict[str, Work] = {
+    "aggregate": aggregate,
+    "all columns": all_columns,
+    "stream": stream,
+    "stream in 20 batches": stream_steps,
+    "write": write,
+}
+
+
+def _options(place: Place) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": place.bootstrap, "subscribe": place.topic, **TUNED}
+
+
+def _batch(spark: SparkSession, source: str, place: Place, schema: str | None = None) -> DataFrame:
+    reader = spark.read.format(source).options(**_options(place))
+    if schema and source == "headrace":
+        reader = reader.schema(schema)
+    return reader.load()
+
+
+def _drain(rows: DataFrame) -> Any:
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        if not query.awaitTermination(READ_ALL_SECONDS):
+            query.stop()
+            raise RuntimeError(f"the stream did not end within {READ_ALL_SECONDS} s")
