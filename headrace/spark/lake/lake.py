@@ -7,6 +7,7 @@ it has happened or it has not; whoever commits holds the lock, so numbers are gi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 
 from headrace.model.failure import Failure
@@ -37,6 +38,7 @@ class Lake:
         self._clock = clock
         self.contents = Contents()
         self._unlock: Callable[[], None] | None = None
+        self._writing = threading.Lock()
 
     def load(self) -> Lake:
         """Read the manifest: the latest sum and the commits after it."""
@@ -72,20 +74,23 @@ class Lake:
         return self.load()
 
     def release(self) -> None:
-        if self._unlock is not None:
-            self._unlock()
-            self._unlock = None
+        """Let others write. A batch that was stopped may still be at work in another thread: its commit is refused."""
+        with self._writing:
+            if self._unlock is not None:
+                self._unlock()
+                self._unlock = None
 
     def commit(self, run: str, added: Iterable[LakeFile], removed: Iterable[LakeFile] = ()) -> Commit:
         """Make a change; it holds once the commit file is there."""
-        if self._unlock is None:
-            raise RuntimeError(f"the lake {self.address} is written to by who holds its lock only")
-        commit = Commit(self.contents.number + 1, self._clock.now_ms(), run, tuple(added), tuple(removed))
-        self.place.put(f"{MANIFEST}/{commit_name(commit.number)}", encode(commit))
-        self.contents.apply(commit)
-        if commit.number % COMMITS_PER_SUM == 0:
-            self.place.put(f"{MANIFEST}/{sum_name(commit.number)}", encode(self.contents))
-        return commit
+        with self._writing:
+            if self._unlock is None:
+                raise RuntimeError(f"the lake {self.address} is written to by who holds its lock only")
+            commit = Commit(self.contents.number + 1, self._clock.now_ms(), run, tuple(added), tuple(removed))
+            self.place.put(f"{MANIFEST}/{commit_name(commit.number)}", encode(commit))
+            self.contents.apply(commit)
+            if commit.number % COMMITS_PER_SUM == 0:
+                self.place.put(f"{MANIFEST}/{sum_name(commit.number)}", encode(self.contents))
+            return commit
 
     def sweep(self) -> int:
         """Delete files that no commit names: what tasks wrote for a batch that was never committed."""

@@ -75,6 +75,8 @@ def test_a_second_writer_is_refused_and_the_next_one_is_not(tmp_path: Path) -> N
         new_lake(tmp_path)
     lake.release()
     new_lake(tmp_path).release()
+    with pytest.raises(RuntimeError, match="by who holds its lock only"):
+        lake.commit("a batch that was stopped too late", [])
 
 
 def test_a_lake_that_is_not_there_or_garbled_or_has_a_hole_is_named(tmp_path: Path) -> None:
