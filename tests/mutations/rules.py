@@ -1,0 +1,309 @@
+"""The rules of replication, how each is switched off, and which scenario must notice.
+
+A rule may be switched off in several ways; each has to be found. docs/mutations.md is this table in words, and
+test_mutations.py sees that the two agree. A scenario is a test of another suite (or of scenarios.py here), called as
+a plain function.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.mutations.mutant import Mutation
+
+REPLICATION = "tests.unit.replicas.test_replication"
+IN_SYNC = "tests.unit.replicas.test_in_sync"
+DISKS = "tests.unit.replicas.test_disks"
+NEARBY = "tests.unit.replicas.test_reading_nearby"
+ELECTION = "tests.unit.cluster.test_election"
+CLUSTER = "tests.unit.cluster.test_controller_cluster"
+LOG = "tests.unit.log"
+HERE = "tests.mutations.scenarios"
+
+
+class Case(NamedTuple):
+    rule: int
+    mutation: Mutation
+    scenario: str  # module:function
+    arguments: tuple[object, ...] = ()
+
+
+def case(rule: int, module: str, line: str, instead: str, scenario: str, *arguments: object) -> Case:
+    return Case(rule, Mutation(f"headrace.{module}", line, instead), scenario, arguments)
+
+
+RULES = {
+    1: "a follower never cuts its log to its high watermark",
+    2: "logs that parted are cut where their epochs part, asking as often as it takes",
+    3: "whoever believes in another leader epoch is fenced",
+    4: "a follower reconciles before it fetches, in every epoch",
+    5: "committed is what all have who may lead next",
+    6: "nobody joins who lacks records of earlier epochs",
+    7: "the ISR is written by comparing versions",
+    8: "acks=all waits for the commit",
+    9: "a leader out of touch serves nobody",
+    10: "every write of a controller checks its epoch",
+    11: "to be named as leader is not enough: the start of the broker must be meant",
+    12: "a restart is seen by the broker's epoch",
+    13: "who was started again cannot join under its old epoch",
+    14: "the last ones in sync are remembered, and only those that lost nothing",
+    15: "an unclean election happens only where it is allowed",
+    16: "nobody leads while its log is being cut",
+    17: "an older state never replaces a newer one",
+    18: "a write whose answer was lost is looked for before it is made again",
+    19: "a new leader tells no end before what was told",
+    20: "old replicas leave when all new ones are in sync",
+    21: "with fsync, what counts is on disk",
+    22: "nothing damaged is stored or served",
+    23: "a short write is cut back",
+    24: "every replica knows what producers have sent",
+    25: "markers of earlier coordinators and epochs are refused",
+    26: "a coordinator that loads says so, and answers when it is committed",
+    27: "a follower serves only what it knows to be committed",
+}
+
+CASES = [
+    case(
+        1,
+        "replicas.pulling",
+        "        if step.cut_at < self.offset:\n",
+        "        step = step._replace(cut_at=min(step.cut_at, self.partition.high_watermark))\n"
+        "        if step.cut_at < self.offset:\n",
+        f"{HERE}:a_follower_that_has_not_heard_of_commits_cuts_nothing",
+    ),
+    case(
+        2,
+        "replicas.reconciling",
+        "    return Step(own_end, True)",
+        "    return Step(min(end_offset, known_end), False)",
+        f"{REPLICATION}:test_logs_that_parted_twice_become_one_again",
+    ),
+    case(
+        3,
+        "replicas.partition",
+        "        if known_epoch >= 0 and known_epoch != self.leader_epoch:",
+        "        if False:",
+        f"{REPLICATION}:test_a_partition_of_another_leader_refuses_writes_and_fences_epochs",
+    ),
+    case(
+        3,
+        "replicas.partition",
+        "        if self.leads or self.leader_epoch != epoch or self._reshaping:",
+        "        if self.leads or self._reshaping:",
+        f"{REPLICATION}:test_an_answer_of_another_epochs_leader_changes_nothing",
+    ),
+    case(
+        4,
+        "replicas.follower",
+        "            if not pulled.reconciled and pulled.asked_epoch < 0:",
+        "            if not pulled.reconciled:",
+        f"{REPLICATION}:test_after_an_election_the_old_leaders_uncommitted_records_go_and_the_committed_stay",
+    ),
+    case(
+        5,
+        "replicas.leadership",
+        "{*self.state.isr, *(self.wanted.isr if self.wanted is not None else ())}",
+        "{*(self.wanted or self.state).isr}",
+        f"{IN_SYNC}:test_while_a_change_is_under_way_both_sets_count",
+    ),
+    case(
+        5,
+        "replicas.isr",
+        "    return len(partition.isr) >= enough(partition, min_isr) and not partition.elr",
+        "    return True",
+        f"{IN_SYNC}:test_without_enough_in_sync_nothing_is_committed_and_everybody_is_told",
+    ),
+    case(
+        6,
+        "replicas.isr",
+        "follower.end_offset >= max(high_watermark, epoch_start)",
+        "follower.end_offset >= high_watermark",
+        f"{HERE}:a_follower_of_a_new_leader_joins_with_all_of_earlier_epochs",
+    ),
+    case(
+        7,
+        "cluster.isr_writes",
+        "Set(path, data, wanted.version - 1)",
+        "Set(path, data)",
+        f"{CLUSTER}:test_a_leader_that_was_replaced_learns_it_from_its_write",
+    ),
+    case(
+        8,
+        "replicas.partition",
+        "        return None if last_offset < self._high_watermark else self._commits.wait_for(last_offset)",
+        "        return None",
+        f"{REPLICATION}:test_a_record_is_committed_when_every_replica_in_sync_has_it",
+    ),
+    case(
+        9,
+        "cluster.lease",
+        "        return not self._doubted",
+        "        return True",
+        "tests.unit.cluster.test_lease:test_after_a_stand_still_the_lease_holds_only_when_the_store_has_answered",
+    ),
+    case(
+        9,
+        "replicas.partition",
+        "        if not self.leads or not self._home.in_touch():\n"
+        "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
+        "        if not self.leads:\n"
+        "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
+        f"{REPLICATION}:test_out_of_touch_a_leader_serves_nobody",
+    ),
+    case(
+        10,
+        "cluster.controller",
+        "        return [Check(znodes.CONTROLLER_EPOCH, self._epoch), *operations]",
+        "        return [*operations]",
+        f"{HERE}:a_controller_that_was_replaced_unseen_changes_nothing",
+    ),
+    case(
+        11,
+        "replicas.partition",
+        "        return home.broker_epoch is None or epochs.get(home.broker_id) == home.broker_epoch",
+        "        return True",
+        f"{REPLICATION}:test_a_leader_of_an_earlier_life_does_not_lead",
+    ),
+    case(
+        12,
+        "cluster.election",
+        "    return found is not None and found.epoch == entry[1]",
+        "    return found is not None",
+        f"{ELECTION}:test_a_restarted_broker_is_compared_by_its_epoch_not_its_number",
+    ),
+    case(
+        13,
+        "cluster.isr_writes",
+        "        operations += [Check(znodes.broker_epoch_path(broker), epoch) for broker, epoch in joins]\n",
+        "",
+        f"{CLUSTER}:test_a_broker_that_was_started_again_cannot_join_under_its_old_epoch",
+    ),
+    case(
+        14,
+        "cluster.election",
+        "        elr=tuple(entry for entry in eligible if entry[0] not in broken),",
+        "        elr=(),",
+        f"{CLUSTER}:test_the_last_one_in_sync_comes_back_cleanly_and_leads_again",
+    ),
+    case(
+        14,
+        "cluster.election",
+        "    return found is None or found.unbroken_since <= entry[1]",
+        "    return True",
+        f"{ELECTION}:test_one_that_may_have_lost_records_is_no_longer_eligible",
+    ),
+    case(
+        15,
+        "cluster.election",
+        "    return unclean or (bool(partition.last_known) and everybody_is_back)",
+        "    return True",
+        f"{HERE}:nobody_leads_while_one_who_was_in_sync_is_away",
+    ),
+    case(
+        16,
+        "replicas.partition",
+        "        if self._reshaping:\n            self._state_after = state\n            return\n",
+        "",
+        f"{REPLICATION}:test_nobody_leads_while_its_log_is_being_cut",
+    ),
+    case(
+        17,
+        "replicas.partition",
+        "        if known is not None and (state.leader_epoch, state.version) <= (known.leader_epoch, known.version):\n"
+        "            return\n        if self._reshaping",
+        "        if self._reshaping",
+        f"{HERE}:news_that_is_old_changes_no_role",
+    ),
+    case(
+        18,
+        "cluster.membership",
+        "        mine = await _own_registration(store, place.broker_id) if reply_lost else None",
+        "        mine = None",
+        "tests.unit.cluster.test_membership:test_a_lost_answer_registers_a_broker_once",
+        0,
+    ),
+    case(
+        19,
+        "replicas.partition",
+        "        return self.leadership is not None and self._high_watermark < self.leadership.epoch_start",
+        "        return False",
+        f"{NEARBY}:test_a_new_leader_does_not_tell_an_end_before_what_was_told",
+    ),
+    case(
+        20,
+        "cluster.reassignment",
+        "    if not moves(partition) or not set(target) <= set(partition.isr):",
+        "    if not moves(partition):",
+        "tests.unit.cluster.test_reassignment:"
+        "test_new_replicas_are_added_first_and_old_ones_leave_when_all_are_in_sync",
+    ),
+    case(
+        21,
+        "replicas.follower",
+        "        if unsynced:",
+        "        if False:",
+        f"{DISKS}:test_a_record_is_committed_when_it_is_on_the_disks_of_all_in_sync",
+    ),
+    case(
+        22,
+        "log.partition_log",
+        "            if not crc_ok(records, at, header):",
+        "            if False:",
+        f"{DISKS}:test_a_batch_that_was_damaged_on_its_way_is_not_stored_and_asked_for_again",
+    ),
+    case(
+        22,
+        "log.recovery",
+        "                if not crc_ok(view, at, header):",
+        "                if False:",
+        f"{LOG}.test_recovery:test_a_flipped_bit_ends_the_log_and_later_segments_go_with_it",
+    ),
+    case(
+        23,
+        "log.partition_log",
+        "                    file.truncate(segment.size)\n                    raise\n        except",
+        "                    raise\n        except",
+        f"{HERE}:a_short_write_leaves_no_bytes_behind",
+    ),
+    case(
+        24,
+        "log.partition_log",
+        "                    self.producers.remember_stored(header, now_ms)\n"
+        "                if self.dedup is not None:\n"
+        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _room_for",
+        "                    pass\n                if self.dedup is not None:\n"
+        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _room_for",
+        f"{REPLICATION}:test_every_replica_knows_what_producers_have_sent",
+    ),
+    case(
+        25,
+        "log.producer_state",
+        "        if coordinator_epoch < producer.coordinator_epoch:",
+        "        if False:",
+        f"{LOG}.test_transactions:test_a_marker_may_not_have_a_lower_epoch_nor_come_from_an_earlier_coordinator",
+    ),
+    case(
+        25,
+        "log.producer_state",
+        "        if epoch < producer.epoch or (strict and is_open and epoch == producer.epoch):",
+        "        if False:",
+        f"{LOG}.test_transactions:test_a_marker_may_not_have_a_lower_epoch_nor_come_from_an_earlier_coordinator",
+    ),
+    case(
+        26,
+        "coordinators.runtime",
+        "        elif not seat.ready:\n"
+        "            _fail(future, _loading(self._topic, seat.partition))\n        else:\n"
+        "            self._decide",
+        "        else:\n            self._decide",
+        "tests.unit.coordinators.test_runtime:test_loading_is_said_and_then_everything_is_there",
+    ),
+    case(
+        27,
+        "replicas.partition",
+        "        if offset > self._high_watermark:\n"
+        "            raise KafkaError(ErrorCode.offset_not_available",
+        "        if False:\n            raise KafkaError(ErrorCode.offset_not_available",
+        f"{NEARBY}:test_a_follower_serves_what_it_knows_to_be_committed_and_says_so_of_the_rest",
+    ),
+]  # fmt: skip
