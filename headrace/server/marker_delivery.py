@@ -62,6 +62,14 @@ class MarkerDelivery:
         hosted = self._host.find(topic, partition)
         return hosted.committed(hosted.append_end(end))
 
+    def _write_here(self, mark: Mark) -> asyncio.Future[None] | None:
+        try:
+            return self.write_one(mark.topic, mark.partition, mark.end)
+        except KafkaError as error:
+            if self._elsewhere is not None and error.code is ErrorCode.unknown_topic_or_partition:
+                raise KafkaError(ErrorCode.not_leader_or_follower) from error  # it exists, but not here just now
+            raise
+
     def _deliver(self, marks: Sequence[Mark], delivered: asyncio.Future[None], attempt: int) -> None:
         if delivered.done():
             return
@@ -71,7 +79,7 @@ class MarkerDelivery:
             try:
                 written = None if self._elsewhere is None else self._elsewhere.write(mark)
                 if written is None:
-                    written = self.write_one(mark.topic, mark.partition, mark.end)
+                    written = self._write_here(mark)
                 if written is not None and written.done():
                     written.result()
                 elif written is not None:
