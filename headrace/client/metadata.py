@@ -89,6 +89,7 @@ class Cluster:
         self._connections: dict[Address, BlockingConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
 
     def __enter__(self) -> Cluster:
         return self
@@ -174,15 +175,29 @@ class Cluster:
         """Ask the coordinator of a group or of a transactional id. KafkaError if there is none."""
 
         def ask() -> Message:
-            found = self._anywhere(_FIND_COORDINATOR, Message(key=key, key_type=_KINDS[kind], coordinator_keys=[key]))
-            coordinators = found.coordinators
-            place = coordinators[0] if coordinators else found  # one by one before version 4
-            if place.error_code != ErrorCode.none:  # never an answer: its fields would read as those of another API
-                raise KafkaError(ErrorCode(place.error_code), f"there is no coordinator for the {kind} {key}")
-            coordinator = self.connection(Address(place.host, place.port))
+            if (kind, key) not in self._coordinators:
+                self.find_coordinators(kind, [key])
+            coordinator = self.connection(self._coordinators[kind, key])
             return coordinator.call(api_key, message, timeout_s, version=version)
 
-        return self._patiently(ask)
+        return self._patiently(ask, forget=lambda: self.forget_coordinator(kind, key))
+
+    def find_coordinators(self, kind: CoordinatorKind, keys: Sequence[str]) -> dict[str, Address]:
+        """Where the coordinators of these groups or ids are: those that are known after one question, the first among
+        them. KafkaError if that one has none."""
+        body = Message(key=keys[0], key_type=_KINDS[kind], coordinator_keys=list(keys))
+        answer = self._anywhere(_FIND_COORDINATOR, body)
+        places = {place.key: place for place in answer.coordinators} or {keys[0]: answer}  # one by one before version 4
+        code = ErrorCode(places[keys[0]].error_code)
+        if code is not ErrorCode.none:  # never an answer: its fields would read as those of another API
+            raise KafkaError(code, f"there is no coordinator for the {kind} {keys[0]}")
+        found = {key: Address(place.host, place.port) for key, place in places.items() if not place.error_code}
+        self._coordinators |= {(kind, key): address for key, address in found.items()}
+        return found
+
+    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+        """What is known of it is out of date: ask again before the next call."""
+        self._coordinators.pop((kind, key), None)
 
     def connection(self, address: Address) -> BlockingConnection:
         """The open connection to this broker."""

@@ -109,9 +109,11 @@ class Committer:
 
     def _check_open(self, stream: Stream, batch: int, run: str, members: Sequence[Member]) -> None:
         """Fail while the batch can still be run again, rather than decide on something that is gone."""
-        for member in members:
-            name = TaskAttempt(stream, batch, member.partition, run, member.attempt).transactional_id
-            found = self._transactions.describe(name)
+        attempts = [TaskAttempt(stream, batch, member.partition, run, member.attempt) for member in members]
+        states = self._transactions.describe_all([attempt.transactional_id for attempt in attempts])
+        for member, attempt in zip(members, attempts, strict=True):
+            name = attempt.transactional_id
+            found = states[name]
             if not found.is_open or found.producer != Producer(member.producer_id, member.epoch):
                 raise Failure(
                     f"the transaction {name} of task {member.partition} is {found.state or 'gone'} before it could be "

@@ -8,9 +8,11 @@ one that moves or loads; what is waited for here is a transaction whose end is s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.metadata import MOVED, Cluster
 from headrace.model.failure import Failure
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -107,7 +109,21 @@ class Transactions:
         if found.error_code == ErrorCode.transactional_id_not_found:
             return Described("", Producer(-1, -1))
         _check(found.error_code, f"the transaction {transactional_id} cannot be looked up")
-        return Described(found.transaction_state, Producer(found.producer_id, found.producer_epoch))
+        return _described(found)
+
+    def describe_all(self, names: Sequence[str]) -> dict[str, Described]:
+        """The same for many, with a few requests."""
+        homes: dict[Address, list[str]] = {}
+        found: dict[str, Described] = {}
+        with suppress(ConnectionLost, KafkaError):  # whatever is missing then is asked for patiently
+            for name, address in self._cluster.find_coordinators("transaction", names).items():
+                homes.setdefault(address, []).append(name)
+            for address, theirs in homes.items():
+                answer = self._cluster.call_broker(address, _DESCRIBE, Message(transactional_ids=theirs))
+                for state in answer.transaction_states:
+                    if state.error_code == ErrorCode.none:
+                        found[state.transactional_id] = _described(state)
+        return {name: found.get(name) or self.describe(name) for name in names}
 
     def open_ids(self, prefix: str) -> list[str]:
         """The transactional ids with this beginning whose transaction is open, on all brokers."""
@@ -130,6 +146,7 @@ class Transactions:
             answer = self._ask(transactional_id, api_key, body, version)
             if not _codes(answer) & _WAIT or self._clock.monotonic() - start_s > self._patience_s:
                 return answer
+            self._cluster.forget_coordinator("transaction", transactional_id)
             self._clock.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -141,6 +158,10 @@ def _beginning(transactional_id: str | None, timeout_ms: int) -> Message:
         producer_id=-1,
         producer_epoch=-1,
     )
+
+
+def _described(state: Message) -> Described:
+    return Described(state.transaction_state, Producer(state.producer_id, state.producer_epoch))
 
 
 def _codes(answer: Message) -> set[int]:

@@ -76,7 +76,7 @@ def test_a_driver_that_dies_at_any_request_of_a_commit_loses_and_doubles_nothing
             assert result(driver) == rows(FIRST, SECOND, [["h"]]), f"it died {at=} {after=}"
         else:
             assert net.requests <= at
-            assert at > 20
+            assert at > 15
             return
 
 
