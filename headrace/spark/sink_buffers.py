@@ -9,7 +9,7 @@ Invariant: rows of one partition keep their order, and their sequence numbers ha
 
 from __future__ import annotations
 
-from headrace.client.metadata import Cluster
+from headrace.client.metadata import Cluster, Topic
 from headrace.model.failure import Failure
 from headrace.spark.sink_options import SinkOptions
 from headrace.spark.sink_rows import RowColumns
@@ -17,8 +17,10 @@ from headrace.spark.sink_sender import Outgoing, Place, Sender
 from headrace.spark.sink_transactions import Producer
 from headrace.wire.arrow_encode import Section, assign_slots, order_by_slot
 from headrace.wire.batches import HEADER_BYTES
+from headrace.world.clock import SystemClock
 
 _SEQUENCES = 1 << 31
+_TOPIC_PATIENCE_S, _PAUSE_S = 2.0, 0.05
 _HELD_BYTES = 64 << 20  # by all sections of a task together
 
 
@@ -30,6 +32,7 @@ class Buffers:
         options: SinkOptions,
         producer: Producer,
         first_partition: int,
+        clock: SystemClock,
         *,
         transactional: bool,
     ) -> None:
@@ -38,6 +41,7 @@ class Buffers:
         self._sender = sender
         self._options = options
         self._producer = producer
+        self._clock = clock
         self._transactional = transactional
         self._limit_bytes = max(1, options.batch_bytes - HEADER_BYTES)
         self._turn = first_partition  # tasks begin at different partitions
@@ -75,15 +79,24 @@ class Buffers:
         self._sender.flush()
 
     def _open_topic(self, name: str) -> None:
-        found = self._cluster.topics([name]).get(name)
-        if found is None:
-            raise Failure(f"there is no topic {name}: create it, or correct the name")
+        found = self._find_topic(name)
         self._first_slots[name] = len(self._places)
         self._counts[name] = len(found.partitions)
         for partition in range(len(found.partitions)):
             self._places.append((name, partition))
             self._sections.append(Section())
             self._sequences.append(0)
+
+    def _find_topic(self, name: str) -> Topic:
+        """One that was created a moment ago may not be known to every broker."""
+        begun_s = self._clock.monotonic()
+        while True:
+            found = self._cluster.topics([name]).get(name)
+            if found is not None:
+                return found
+            if self._clock.monotonic() - begun_s > _TOPIC_PATIENCE_S:
+                raise Failure(f"there is no topic {name}: create it, or correct the name")
+            self._clock.pause(_PAUSE_S)
 
     def _fill(self, slot: int, columns: RowColumns, order: bytearray, start: int, stop: int) -> None:
         while start < stop:

@@ -4,6 +4,8 @@ Owned by one task. The producer is idempotent: a batch carries the number of its
 that comes again, and a batch may be sent anew whenever its fate is not known. As long as all goes well up to five
 requests per leader are on their way. When a leader moves, a connection breaks or a batch is refused for the moment, all
 answers that still come are taken in, and what was not accepted goes out again, one batch per partition at a time.
+The first batch of a partition travels alone: a broker that does not know the producer takes whatever number comes
+first, and if the first batch was refused for the moment, that would be a later one.
 
 Invariant: when `flush` returns, every batch is stored; when anything raises, the task has failed.
 """
@@ -79,6 +81,8 @@ class Sender:
         self._collected: dict[Address, dict[Place, Outgoing]] = {}  # the next request for each leader
         self._on_their_way: dict[Address, deque[list[Outgoing]]] = {}
         self._again: list[Outgoing] = []
+        self._begun: set[Place] = set()  # a batch was sent there
+        self._alone: set[Place] = set()  # the first one is on its way, and nothing may follow it yet
 
     def send(self, batch: Outgoing) -> None:
         """Hand over a batch, which is the next of its partition."""
@@ -104,18 +108,24 @@ class Sender:
             return
         self._enter(batches)
         waiting = self._on_their_way.setdefault(leader, deque())
-        while len(waiting) >= _ON_THEIR_WAY and not self._again:
+        while not self._again and (len(waiting) >= _ON_THEIR_WAY or self._is_too_early(batches)):
             self._take_answer(leader)
         if not self._again:
             try:
                 self._lane.connection(leader).send(_PRODUCE, self._request(batches), version=_VERSION)
                 waiting.append(batches)
+                fresh = {batch.place for batch in batches} - self._begun
+                self._begun |= fresh
+                self._alone |= fresh
             except ConnectionLost:
                 self._lose(leader, batches)
         else:
             self._again += batches
         if self._again:
             self._settle()
+
+    def _is_too_early(self, batches: list[Outgoing]) -> bool:
+        return any(batch.place in self._alone for batch in batches)
 
     def _enter(self, batches: Iterable[Outgoing]) -> None:
         """The transaction hears of a partition before its first batch comes."""
@@ -151,7 +161,9 @@ class Sender:
             code, words = codes[batch.place]
             if code in for_the_moment:
                 self._again.append(batch)
-            elif code not in _STORED:
+            elif code in _STORED:
+                self._alone.discard(batch.place)
+            else:
                 raise Failure(self._refusal(batch, code, words))
 
     def _refusal(self, batch: Outgoing, code: ErrorCode, words: str | None) -> str:

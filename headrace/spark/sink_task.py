@@ -87,7 +87,9 @@ class TaskWriter:
     ) -> Written:
         options, attempt = self._options, self._attempt
         sender = Sender(cluster, lane, transactions, options, producer, name, self._clock)
-        buffers = Buffers(cluster, sender, options, producer, attempt.partition, transactional=name is not None)
+        buffers = Buffers(
+            cluster, sender, options, producer, attempt.partition, self._clock, transactional=name is not None
+        )
         buffers.add(columns_of(first, options.topic, self._clock.now_ms()))
         for batch in rest:
             buffers.add(columns_of(batch, options.topic, self._clock.now_ms()))
