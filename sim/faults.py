@@ -25,7 +25,7 @@ KINDS = {
     "pause": "a broker stands still, often for longer than its session lasts",
     "split": "the links between two brokers are cut",
     "deaf": "one broker hears nothing from another, which hears it",
-    "alone": "a broker loses all links to the others, and to clients",
+    "alone": "a broker loses all links to the others, and keeps its clients",
     "unseen": "a broker cannot reach ZooKeeper, and everybody else",
     "slow": "the links of a broker become slow",
     "reset": "connections between two brokers break",
