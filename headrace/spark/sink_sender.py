@@ -107,22 +107,20 @@ class Sender:
         if not batches:
             return
         self._enter(batches)
-        waiting = self._on_their_way.setdefault(leader, deque())
-        while not self._again and (len(waiting) >= _ON_THEIR_WAY or self._is_too_early(batches)):
+        while not self._again and len(self._on_their_way.get(leader, ())) >= _ON_THEIR_WAY:
             self._take_answer(leader)
-        if not self._again:
-            try:
-                self._lane.connection(leader).send(_PRODUCE, self._request(batches), version=_VERSION)
-                waiting.append(batches)
-                fresh = {batch.place for batch in batches} - self._begun
-                self._begun |= fresh
-                self._alone |= fresh
-            except ConnectionLost:
-                self._lose(leader, batches)
-        else:
-            self._again += batches
-        if self._again:
+        if self._again or self._is_too_early(batches):
+            self._settle()  # from here on nothing else is on its way
+        try:
+            self._lane.connection(leader).send(_PRODUCE, self._request(batches), version=_VERSION)
+        except ConnectionLost:
+            self._lose(leader, batches)
             self._settle()
+            return
+        self._on_their_way.setdefault(leader, deque()).append(batches)
+        fresh = {batch.place for batch in batches} - self._begun
+        self._begun |= fresh
+        self._alone |= fresh
 
     def _is_too_early(self, batches: list[Outgoing]) -> bool:
         return any(batch.place in self._alone for batch in batches)
