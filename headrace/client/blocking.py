@@ -39,6 +39,21 @@ class ConnectionLost(Exception):
         return ConnectionLost, (self.address, self.why)  # it travels from executor to driver
 
 
+class ReceiveBuffer:
+    """Room for responses that are done with before the next one comes.
+
+    Memory that is used again costs nothing; new pages the system hands out at a price, and a Fetch has a thousand.
+    """
+
+    def __init__(self) -> None:
+        self._room = bytearray()
+
+    def view(self, size: int) -> memoryview:
+        if len(self._room) < size:
+            self._room = bytearray(size)
+        return memoryview(self._room)[:size]
+
+
 class BlockingConnection:
     def __init__(self, address: tuple[str, int], client_id: str, timeout_s: float = 30.0, dial: Dial = dial) -> None:
         self.address = Address(*address)
@@ -87,15 +102,19 @@ class BlockingConnection:
             self.open()
         self._write(self._session.ask(api_key, message, version))
 
-    def receive(self, timeout_s: float | None = None) -> Message:
-        """The response to the oldest request that has none; `records` in it stay valid for as long as they are held."""
+    def receive(self, timeout_s: float | None = None, buffer: ReceiveBuffer | None = None) -> Message:
+        """The response to the oldest request that has none.
+
+        `records` in it stay valid for as long as they are held, or until a buffer that the caller brought is used again.
+        """
         if self._line is None:
             raise ConnectionLost(self.address, "the connection is closed")
         try:
             self._line.set_timeout(self._timeout_s if timeout_s is None else timeout_s)
             prefix = bytearray(SIZE_BYTES)
             self._line.receive_into(memoryview(prefix))
-            frame = memoryview(bytearray(frame_size(prefix)))
+            size = frame_size(prefix)
+            frame = memoryview(bytearray(size)) if buffer is None else buffer.view(size)
             self._line.receive_into(frame)
             return self._session.receive(frame)
         except (OSError, Malformed) as error:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.client.blocking import Address, BlockingConnection, ConnectionLost
+from headrace.client.blocking import Address, BlockingConnection, ConnectionLost, ReceiveBuffer
 from headrace.client.metadata import MOVED, Cluster
 from headrace.model.failure import Failure
 from headrace.spark import data_loss
@@ -44,7 +44,7 @@ class LiveRange:
 
 
 class Fetched(NamedTuple):
-    """The batches of one response; those that lie outside the range, in part or whole, too."""
+    """The batches of one response; those that lie outside the range, in part or whole, too. Valid until the next."""
 
     first: int  # records before this offset were not asked for
     records: memoryview
@@ -61,6 +61,7 @@ class RangeFetch:
         self._leader = wanted.leader
         self._topic_id = None if wanted.topic_id is None else uuid.UUID(wanted.topic_id)
         self._position = wanted.start
+        self._buffer = ReceiveBuffer()
         self._connection: BlockingConnection | None = None  # with a request on its way
         self._progress_at = clock.monotonic()
         self._pause_s = _FIRST_PAUSE_S
@@ -135,7 +136,7 @@ class RangeFetch:
     def _receive(self) -> Message:
         connection, self._connection = self._connection, None
         assert connection is not None
-        answer = connection.receive()
+        answer = connection.receive(buffer=self._buffer)
         if answer.error_code != ErrorCode.none:
             return Message(error_code=answer.error_code)
         part: Message = answer.responses[0].partitions[0]

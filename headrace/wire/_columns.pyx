@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Records of opened batches laid out as columns: the compiled twin of _columns_py.py.
 
-The layout and the rules stand there; how numbers are read, in the included file. Columns are filled in one pass: as
-many rows as the sections claim and as many bytes as they have is the most that can come, so room is made once, and
-given back at the end. Only headers, of which nobody knows how many there are, grow as they come.
+The layout and the rules stand there; how numbers are read, in the included file. Columns are filled in one pass: no more
+rows can come than the sections claim, and values are nearly all of their bytes, so room for both is made once. Keys and
+headers, which are mostly small, start small and grow: room that is made and not used costs more than decoding, since
+the system hands out every page anew.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -23,6 +24,7 @@ cdef int KEY = spec.KEY, VALUE = spec.VALUE, OFFSET = spec.OFFSET, TIMESTAMP = s
 cdef int TIMESTAMP_TYPE = spec.TIMESTAMP_TYPE, HEADERS = spec.HEADERS
 cdef int64_t EARLIEST_MS = spec.EARLIEST_MS, LATEST_MS = spec.LATEST_MS
 cdef bytes TAG_HEADER = spec.TAG_HEADER
+cdef Py_ssize_t SMALL_BLOB_BYTES = 16
 
 
 cdef object room(Py_ssize_t size):
@@ -41,11 +43,12 @@ cdef class Blobs:
     cdef int32_t *end_at
     cdef uint8_t *byte_at
     cdef uint8_t *bits
-    cdef Py_ssize_t rows, room_for, size, nulls
+    cdef Py_ssize_t rows, room_for, size, capacity, nulls
 
-    def __init__(self, Py_ssize_t rows, Py_ssize_t size):
+    def __init__(self, Py_ssize_t rows, Py_ssize_t capacity):
         self.ends = room(4 * (rows + 1))
-        self.data = room(size)
+        self.data = room(capacity)
+        self.capacity = capacity
         self.end_at = <int32_t *> PyByteArray_AS_STRING(self.ends)
         self.byte_at = <uint8_t *> PyByteArray_AS_STRING(self.data)
         self.end_at[0] = 0
@@ -64,8 +67,17 @@ cdef class Blobs:
                 memset(self.bits + (old + 7) // 8, 0xFF, (self.room_for + 7) // 8 - (old + 7) // 8)
         return 0
 
+    cdef int grow(self, Py_ssize_t more) except -1:
+        """Make room for so many more bytes."""
+        self.capacity = max(2 * self.capacity, self.size + more)
+        PyByteArray_Resize(self.data, self.capacity)
+        self.byte_at = <uint8_t *> PyByteArray_AS_STRING(self.data)
+        return 0
+
     cdef inline int put(self, const uint8_t *blob, Py_ssize_t size) except -1:
         if size >= 0:
+            if size > self.capacity - self.size:
+                self.grow(size)
             memcpy(self.byte_at + self.size, blob, size)
             self.size += size
         else:
@@ -110,15 +122,15 @@ cdef class Columns:
             self.kind_column = room(4 * rows)
             self.kinds = <int32_t *> PyByteArray_AS_STRING(self.kind_column)
         if wanted & KEY:
-            self.keys = Blobs(rows, size)
+            self.keys = Blobs(rows, min(size, SMALL_BLOB_BYTES * rows))
         if wanted & VALUE:
             self.values = Blobs(rows, size)
         if wanted & HEADERS:
             self.list_column = room(4 * (rows + 1))
             self.list_ends = <int32_t *> PyByteArray_AS_STRING(self.list_column)
             self.list_ends[0] = 0
-            self.names = Blobs(rows, size)
-            self.contents = Blobs(rows, size)
+            self.names = Blobs(rows, min(size, SMALL_BLOB_BYTES * rows))
+            self.contents = Blobs(rows, min(size, SMALL_BLOB_BYTES * rows))
 
     cdef int add(
         self,
