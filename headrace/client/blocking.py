@@ -105,7 +105,7 @@ class BlockingConnection:
     def receive(self, timeout_s: float | None = None, buffer: ReceiveBuffer | None = None) -> Message:
         """The response to the oldest request that has none.
 
-        `records` in it stay valid for as long as they are held, or until a buffer that the caller brought is used again.
+        `records` in it stay valid for as long as they are held, or until a buffer that the caller brought is used anew.
         """
         if self._line is None:
             raise ConnectionLost(self.address, "the connection is closed")
