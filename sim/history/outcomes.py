@@ -32,9 +32,10 @@ HOPELESS = {
 }
 HOPELESS["send_offsets"] = HOPELESS["commit"]
 
-# A refusal of this one attempt, given before anything was written.
+# A refusal of this one attempt, given before anything was written. "Not the leader" is none for a send: a leader says so
+# as well to those whose records it has written and can commit no more.
 REFUSED = {
-    "send": _names("""NOT_LEADER_OR_FOLLOWER NOT_LEADER_FOR_PARTITION LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH
+    "send": _names("""LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH
         UNKNOWN_LEADER_EPOCH UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID NOT_ENOUGH_REPLICAS
         CORRUPT_MESSAGE INVALID_MSG OUT_OF_ORDER_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID INVALID_PRODUCER_EPOCH
         PRODUCER_FENCED INVALID_TXN_STATE INVALID_PRODUCER_ID_MAPPING CONCURRENT_TRANSACTIONS TRANSACTION_ABORTABLE
