@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from headrace.cluster.placement import Racks
@@ -65,6 +65,11 @@ def plan(partitions: Sequence[Held], racks: Racks) -> dict[Place, tuple[int, ...
     balance.level_leaders()
     before = {partition.place: partition.replicas for partition in partitions}
     return {place: tuple(replicas) for place, replicas in balance.replicas.items() if tuple(replicas) != before[place]}
+
+
+def moved(partitions: Sequence[Held], moves: Mapping[Place, tuple[int, ...]]) -> list[Held]:
+    """As they stand when the plan is carried out."""
+    return [replace(held, replicas=moves.get(held.place, held.replicas)) for held in partitions]
 
 
 class _Balance:

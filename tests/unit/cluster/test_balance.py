@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cluster.balance import Held, plan, shares
+from headrace.cluster.balance import Held, moved, plan, shares
 
 
 def after(partitions: list[Held], racks: dict[int, str | None]) -> list[Held]:
-    moves = plan(partitions, racks)
-    return [replace(held, replicas=moves.get(held.place, held.replicas)) for held in partitions]
+    return moved(partitions, plan(partitions, racks))
 
 
 @st.composite
