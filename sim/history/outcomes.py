@@ -32,8 +32,8 @@ HOPELESS = {
 }
 HOPELESS["send_offsets"] = HOPELESS["commit"]
 
-# A refusal of this one attempt, given before anything was written. "Not the leader" is none for a send: a leader says so
-# as well to those whose records it has written and can commit no more.
+# A refusal of this one attempt, given before anything was written. "Not the leader" is none for a send: a leader says
+# so as well to those whose records it has written and can commit no more.
 REFUSED = {
     "send": _names("""LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH
         UNKNOWN_LEADER_EPOCH UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID NOT_ENOUGH_REPLICAS
