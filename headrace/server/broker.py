@@ -4,7 +4,8 @@ Start: take the address, take the data folder, read the metadata, open the logs,
 Stop: the same backwards. With `clean=False` it just lets go, as a crash would.
 
 A broker stands alone, with its metadata in its own data folder, or it belongs to a cluster, and is given a way to open
-sessions with the cluster's store. In a cluster it registers last, when clients can come in, and leaves first.
+sessions with the cluster's store. In a cluster it leaves before anything else is stopped, so that others lead by then;
+and it lets nobody in before it is registered, for until then it could only say that it knows no partition.
 """
 
 from __future__ import annotations
@@ -159,9 +160,9 @@ class Broker:
             partition_bytes=self._config.replica_fetch_max_bytes,
         )
         self._standing.on_registered(self._host.registered)
-        await self._listener.open(self._dispatcher)
         await self._standing.register(place, self._folder.clean_epoch)
         self._begin()
+        await self._listener.open(self._dispatcher)
 
     def _begin(self) -> None:
         self._running = asyncio.ensure_future(self._run())

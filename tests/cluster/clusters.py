@@ -98,9 +98,14 @@ class Cluster:
         return True
 
     def wait_until_in_sync(self, topic: str) -> None:
+        """As every broker sees it: one that was away may still show what was before."""
+
         def look() -> bool:
-            states = self.metadata(topic).topics[topic].partitions.values()
-            return all(sorted(state.isrs) == sorted(state.replicas) for state in states)
+            return all(
+                sorted(state.isrs) == sorted(state.replicas) and state.leader > 0
+                for number in self.brokers
+                for state in self.admin(number).list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions.values()
+            )
 
         until(f"all replicas of {topic} in sync", look, PATIENCE_S, pause_s=0.2)
 

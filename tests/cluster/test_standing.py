@@ -69,10 +69,10 @@ def test_a_broker_whose_session_ended_comes_back_without_a_restart(cluster: Clus
         assert len(produced(cluster.producer(), "paused", [b"%d" % at for at in range(30)], 3)) == 30
     finally:
         process.pause(False)
+    until("it says so", lambda: "session with the cluster's store is lost" in process.said(), PATIENCE_S)
     cluster.wait_until_in_sync("paused")
     assert process.pid == pid
     assert process.ended() is None
-    assert "session with the cluster's store is lost" in process.said()
 
 
 def test_brokers_wait_for_zookeeper_survive_a_lost_server_and_come_back_after_all_were_lost(
@@ -134,8 +134,13 @@ def test_a_clean_stop_hands_its_leaderships_over_and_takes_part_again(cluster: C
     before = produced(producer, "handed-over", [b"a%d" % at for at in range(30)], 3)
     victim = cluster.leader("handed-over")
     assert cluster.brokers[victim].stop() == 0
-    states = cluster.metadata("handed-over").topics["handed-over"].partitions.values()
-    assert all(state.leader not in (victim, -1) for state in states), "others led before it was gone"
+    left = next(number for number in cluster.brokers if number != victim)
+
+    def led_by_others() -> bool:
+        found = cluster.admin(left).list_topics("handed-over", timeout=PATIENCE_S).topics["handed-over"]
+        return all(state.leader not in (victim, -1) for state in found.partitions.values())
+
+    until("others lead", led_by_others, PATIENCE_S)
     after = produced(producer, "handed-over", [b"b%d" % at for at in range(30)], 3)
     assert len(before) == len(after) == 30
     cluster.restart(victim)
