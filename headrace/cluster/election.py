@@ -98,7 +98,8 @@ def recover(
     answered = [broker for broker in partition.replicas if broker in ends and broker in alive]
     if not answered or not (unclean or set(partition.last_known) <= set(answered)):
         return None
-    longest = max(answered, key=lambda broker: ends[broker])  # the first of equals: the order of the plan
+    # Of equals one that was in sync last, then the first of the plan.
+    longest = max(answered, key=lambda broker: (ends[broker], broker in partition.last_known))
     risky = not set(partition.last_known) <= set(answered) or bool(partition.elr)
     state = _with_entries(partition, [(longest, alive[longest].epoch)])
     state = replace(state, elr=(), last_known=(), recovering=risky)

@@ -16,7 +16,7 @@ from headrace.cluster.following import Following
 from headrace.cluster.isr_writes import IsrWrites
 from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.recovery import Place as PartitionPlace
-from headrace.cluster.store import Store
+from headrace.cluster.store import SessionLost, Store
 from headrace.cluster.topic_changes import NewTopic, TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage
@@ -71,7 +71,7 @@ class Cluster:
         return member
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, SessionLost):
             self.failures.append(error)
 
     async def kill(self, number: int) -> None:
@@ -83,6 +83,13 @@ class Cluster:
         """A clean stop; the epoch that its folder keeps."""
         await self.members[number].store.close()
         return (await self._end(number)).epoch
+
+    async def revive(self) -> None:
+        """Brokers whose session was lost while they lived register anew, with all that they had."""
+        for number, member in list(self.members.items()):
+            if any(task.done() for task in member.tasks):
+                await self._end(number)
+                await self.start(number, kept_epoch=member.epoch)
 
     async def _end(self, number: int) -> Member:
         member = self.members.pop(number)

@@ -105,6 +105,9 @@ def test_when_all_who_were_known_are_back_the_longest_log_leads() -> None:
     assert after is not None
     assert (after.leader, after.isr, after.isr_epochs, after.last_known) == (2, (2,), (21,), ())
     assert (after.leader_epoch, after.recovering) == (lost.leader_epoch + 1, False)
+    among_equals = recover(replace(lost, replicas=(3, 1, 2)), dict.fromkeys((1, 2, 3), (3, 9)), alive, unclean=False)
+    assert among_equals is not None
+    assert among_equals.leader == 1
 
 
 def test_an_unclean_election_takes_the_longest_log_and_says_so() -> None:
