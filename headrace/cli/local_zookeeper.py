@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -35,14 +35,17 @@ class LocalZooKeeper:
         number: int = 1,
         ensemble: Mapping[int, tuple[int, int]] | None = None,
         host: str = HOST,
+        wrapping: Sequence[str] = (),
     ) -> None:
-        """`ensemble`: number of each member -> its two ports for talking to the others."""
+        """`ensemble`: number of each member -> its two ports for talking to the others. `wrapping`: words before the
+        server's command, such as those that run it in another network namespace."""
         self.host = host
         self.port = port
         self.log = folder / "zookeeper.log"
         self._folder = folder
         self._number = number
         self._ensemble = dict(ensemble or {})
+        self._wrapping = list(wrapping)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -61,7 +64,8 @@ class LocalZooKeeper:
         config = self._folder / "zoo.cfg"
         config.write_text("".join(f"{name}={value}\n" for name, value in self._settings(data).items()))
         command = [
-            _java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dzookeeper.jmx.log4j.disable=true",
+            *self._wrapping, _java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            "-Dzookeeper.jmx.log4j.disable=true",
             "-cp", f"{_jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
         ]  # fmt: skip
         with self.log.open("ab") as log:
