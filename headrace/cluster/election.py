@@ -109,6 +109,9 @@ def recover(
 def with_isr(partition: PartitionImage, wanted: Sequence[Entry], terms: Terms) -> PartitionImage:
     """The state after its leader changed the ISR: who left a set that is now too small may still lead."""
     after = _with_members(partition, wanted, {}, terms)
+    if after.leader not in after.isr and after.leader in dict(after.elr):  # its disk failed: it does not trust itself
+        elr = tuple(entry for entry in after.elr if entry[0] != after.leader)
+        after = replace(after, elr=elr, last_known=(after.leader, *after.last_known))
     return replace(after, recovering=partition.recovering and len(after.isr) < 2)
 
 

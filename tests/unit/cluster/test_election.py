@@ -130,6 +130,13 @@ def test_an_isr_that_is_large_enough_again_forgets_who_else_might_lead() -> None
     assert (shrunk.isr, shrunk.elr, shrunk.leader_epoch) == ((1,), ((3, 31),), 7)
 
 
+def test_a_leader_that_takes_itself_out_is_not_eligible() -> None:
+    left = with_isr(state(1, {1: 10, 2: 20}), [(2, 20)], TWO)
+    assert (left.isr, left.elr, left.last_known) == ((2,), (), (1,))
+    after = settled(left, brokers(_1=10, _2=20), TWO)
+    assert (after.leader, after.isr, after.leader_epoch) == (2, (2,), 8)
+
+
 def test_less_is_enough_where_the_plan_has_fewer_replicas() -> None:
     assert TWO.enough_for(state(1, {1: 10}, (1,))) == 1
     assert TWO.enough_for(state(1, {1: 10}, (1, 2), adding=(2,))) == 1
