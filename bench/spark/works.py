@@ -11,7 +11,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -50,17 +49,20 @@ def all_columns(spark: SparkSession, source: str, place: Place) -> None:
     _batch(spark, source, place).write.format("noop").mode("overwrite").save()
 
 
-def stream(spark: SparkSession, source: str, place: Place) -> None:
-    """Everything that is there, as a stream, into nothing."""
-    reader = spark.readStream.format(source).options(**_options(place), startingOffsets="earliest")
-    _drain(reader.load())
+def stream_values(spark: SparkSession, source: str, place: Place) -> None:
+    """The values of everything that is there, as a stream, into nothing."""
+    _drain(_stream(spark, source, place, "value BINARY").select("value"))
+
+
+def stream_all_columns(spark: SparkSession, source: str, place: Place) -> None:
+    """Every column of everything that is there, as a stream, into nothing."""
+    _drain(_stream(spark, source, place))
 
 
 def stream_steps(spark: SparkSession, source: str, place: Place) -> None:
-    """The same in twenty micro-batches: what a batch costs beside its records."""
-    limit = str(-(-place.records // 20))
-    reader = spark.readStream.format(source).options(**_options(place), startingOffsets="earliest")
-    _drain(reader.option("maxOffsetsPerTrigger", limit).load())
+    """The values in twenty micro-batches: what a batch costs beside its records."""
+    limit = {"maxOffsetsPerTrigger": str(-(-place.records // 20))}
+    _drain(_stream(spark, source, place, "value BINARY", **limit).select("value"))
 
 
 def write(spark: SparkSession, source: str, place: Place) -> None:
@@ -79,7 +81,8 @@ def write(spark: SparkSession, source: str, place: Place) -> None:
 WORKS: dict[str, Work] = {
     "aggregate": aggregate,
     "all columns": all_columns,
-    "stream": stream,
+    "stream of values": stream_values,
+    "stream of all columns": stream_all_columns,
     "stream in 20 batches": stream_steps,
     "write": write,
 }
@@ -96,7 +99,14 @@ def _batch(spark: SparkSession, source: str, place: Place, schema: str | None = 
     return reader.load()
 
 
-def _drain(rows: DataFrame) -> Any:
+def _stream(spark: SparkSession, source: str, place: Place, schema: str | None = None, **options: str) -> DataFrame:
+    reader = spark.readStream.format(source).options(**_options(place), startingOffsets="earliest", **options)
+    if schema and source == "headrace":
+        reader = reader.schema(schema)
+    return reader.load()
+
+
+def _drain(rows: DataFrame) -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
         writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()

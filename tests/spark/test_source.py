@@ -22,6 +22,7 @@ from tests.clients.patience import until
 from tests.spark.topics import PATIENCE_S, Topics
 
 START_MS = 1_700_000_000_000
+QUERY_PATIENCE_S = 180
 
 
 def read(spark: SparkSession, bootstrap: str, schema: str | None = None, **options: object) -> DataFrame:
@@ -55,7 +56,7 @@ class Collector:
     def drain(self, **options: object) -> StreamingQuery:
         """Read all that is there now, and stop."""
         query = self.start({"availableNow": True}, **options)
-        assert query.awaitTermination(PATIENCE_S), "the query did not come to the end of the topics within a minute"
+        assert query.awaitTermination(QUERY_PATIENCE_S), "the query did not come to the end of the topics in time"
         return query
 
     def _keep(self, batch: DataFrame, _number: int) -> None:
@@ -195,7 +196,7 @@ def test_errors_reach_people_as_one_clear_line(spark: SparkSession, topics: Topi
     seen = Collector(spark, bootstrap, tmp_path / "checkpoint")
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 4}
     query = seen.start({"once": True}, subscribe=topic, startingOffsets=json.dumps({topic: {"0": 4}}))
-    assert query.awaitTermination(PATIENCE_S)
+    assert query.awaitTermination(QUERY_PATIENCE_S)
     topics.fill(topic, 0, ["10", "11"])
     topics.cut(topic, 0, 11)
     with pytest.raises(PySparkException) as lost:
