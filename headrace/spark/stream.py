@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif self._too_little(begun, end):
             return start
         else:
-            reached = limited(begun, end, self._options.max_per_trigger) if self._options.max_per_trigger else end
+            reached = limited(begun, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
         if reached != begun:
             self._last_batch_at = SystemClock().monotonic()
         return to_json(reached)
