@@ -87,10 +87,11 @@ class Sender:
     def send(self, batch: Outgoing) -> None:
         """Hand over a batch, which is the next of its partition."""
         leader = self._cluster.leader(*batch.place)
-        collected = self._collected.setdefault(leader, {})
+        collected = self._collected.get(leader, {})
         held = sum(len(each.data) for each in collected.values())
         if collected and (batch.place in collected or held + len(batch.data) > self._options.request_bytes):
             self._dispatch(leader)
+            leader = self._cluster.leader(*batch.place)  # it may have moved meanwhile
         self._collected.setdefault(leader, {})[batch.place] = batch
         if len(batch.data) >= self._options.request_bytes:
             self._dispatch(leader)
@@ -109,8 +110,12 @@ class Sender:
         self._enter(batches)
         while not self._again and len(self._on_their_way.get(leader, ())) >= _ON_THEIR_WAY:
             self._take_answer(leader)
-        if self._again or self._is_too_early(batches):
-            self._settle()  # from here on nothing else is on its way
+        if self._is_too_early(batches):
+            self._take_all_answers()
+        if self._again:
+            self._again += batches
+            self._settle()
+            return
         try:
             self._lane.connection(leader).send(_PRODUCE, self._request(batches), version=_VERSION)
         except ConnectionLost:
@@ -144,6 +149,11 @@ class Sender:
             self._on_their_way[leader].popleft(), answer, _FOR_THE_MOMENT | {ErrorCode.out_of_order_sequence_number}
         )
 
+    def _take_all_answers(self) -> None:
+        for leader in list(self._on_their_way):
+            while self._on_their_way.get(leader):
+                self._take_answer(leader)
+
     def _lose(self, leader: Address, unsent: list[Outgoing]) -> None:
         for batches in self._on_their_way.pop(leader, ()):
             self._again += batches
@@ -172,10 +182,15 @@ class Sender:
     # --- when something went wrong ----------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Take in all answers, then send again what is not stored, until it is."""
-        for leader in list(self._on_their_way):
-            while self._on_their_way.get(leader):
-                self._take_answer(leader)
+        """Take in all answers, then send again what is not stored, and behind it what was not sent yet: leaders may
+        have moved, and no batch may overtake another on the way to a new one."""
+        self._take_all_answers()
+        if not self._again:
+            return
+        for collected in self._collected.values():
+            self._enter(collected.values())
+            self._again += collected.values()
+        self._collected.clear()
         begun_s, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
         while self._again:
             lost = self._send_again()

@@ -111,6 +111,7 @@ moods = st.sampled_from(
     st.lists(moods, max_size=20), st.lists(st.integers(0, 2), min_size=1, max_size=25), st.sampled_from([1, 200, 900])
 )
 @example(["not_leader_or_follower"] * 3, [0] * 8, 1)  # a new leader, which takes any number first
+@example(["moves"], [0] * 10, 200)  # while batches are collected for the old one
 def test_batches_are_stored_once_and_in_order_whatever_happens(
     troubles: list[str], partitions: list[int], request_bytes: int
 ) -> None:
