@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Generic, TypeVar
 
 from headrace.cluster import znodes
@@ -20,6 +21,7 @@ T = TypeVar("T")
 State = tuple[str, PartitionImage]  # of a partition of this topic
 
 _FENCE_BYTES = 1024  # room that the controller needs in every multi for its own check
+_GROUP = 400  # partition states in one multi; each takes some 300 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +49,10 @@ def in_multis(operations: Iterable[Operation]) -> list[list[Operation]]:
     return multis
 
 
-def in_groups(image: ClusterImage, states: Iterable[State]) -> Iterator[list[State]]:
-    """Next states of partitions, as many at a time as one multi can carry."""
-    group: list[State] = []
-    room = MAX_BYTES - _FENCE_BYTES
-    for topic, state in states:
-        size = size_of(set_partition(image.topics[topic].id, state, 0))
-        if size > room:
-            yield group
-            group, room = [], MAX_BYTES - _FENCE_BYTES
-        group.append((topic, state))
-        room -= size
-    if group:
+def in_groups(states: Iterable[State]) -> Iterator[list[State]]:
+    """Next states of partitions, as many at a time as fit into one multi with room to spare."""
+    rest = iter(states)
+    while group := list(islice(rest, _GROUP)):
         yield group
 
 

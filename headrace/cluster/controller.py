@@ -341,7 +341,7 @@ class Controller:
         self._epoch = epoch
         logger.info("broker %d is the controller, epoch %d", self._broker_id, epoch)
         image = self._view.image
-        for group in in_groups(image, needed(image, image.topics, self._defaults.settings)):
+        for group in in_groups(needed(image, image.topics, self._defaults.settings)):
             change = change_partitions(image, group, epoch)
             try:
                 await self._write_steps(change)

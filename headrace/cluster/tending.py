@@ -96,9 +96,11 @@ class Tending:
     # --- settling ---------------------------------------------------------------------------------------------------
 
     async def _settle(self, topics: Sequence[str]) -> None:
-        image = self._desk.planned
-        states = needed(image, topics, self._broker_settings)
-        await asyncio.gather(*(self._write(group) for group in in_groups(image, states)))
+        writes: list[asyncio.Future[None]] = []
+        for group in in_groups(needed(self._desk.planned, topics, self._broker_settings)):
+            writes.append(asyncio.ensure_future(self._write(group)))
+            await asyncio.sleep(0)  # others are served while many thousands of partitions are looked at
+        await asyncio.gather(*writes)
 
     async def _write(self, states: Sequence[State]) -> None:
         """Together if nobody wrote to one of them meanwhile; else in halves, down to the one that was written to."""
@@ -118,7 +120,7 @@ class Tending:
 
     async def _grow(self) -> None:
         image = self._desk.planned
-        for group in in_groups(image, thin(image, self._defaults)):
+        for group in in_groups(thin(image, self._defaults)):
             await self._write(group)
         two = SettingChange(SettingOperation.SET, MIN_ISR, "2")
         for name in list(careless(self._desk.planned, self._defaults)):
