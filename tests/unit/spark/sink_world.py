@@ -131,7 +131,7 @@ def end_offsets(bootstrap: str, topic: str) -> list[int]:
     """Where each partition ends, whoever wrote there."""
     with Cluster([bootstrap], "test") as cluster:
         partitions = cluster.topics([topic])[topic].partitions
-        return [_fetched(cluster, topic, part.index, 0, 1).high_watermark for part in partitions]
+        return [fetched(cluster, topic, part.index, 0, 1).high_watermark for part in partitions]
 
 
 def open_transactions(bootstrap: str) -> list[str]:
@@ -153,7 +153,7 @@ def _committed_in(cluster: Cluster, topic: str, partition: int, may_be_open: boo
     open_ones: dict[int, list[str]] = {}
     at = 0
     while True:
-        part = _fetched(cluster, topic, partition, at, 1 << 24)
+        part = fetched(cluster, topic, partition, at, 1 << 24)
         for place, header in batches.walk(part.records or b""):
             at = header.next_offset
             if header.is_control:
@@ -169,7 +169,7 @@ def _committed_in(cluster: Cluster, topic: str, partition: int, may_be_open: boo
             return found
 
 
-def _fetched(cluster: Cluster, topic: str, partition: int, offset: int, max_bytes: int) -> Message:
+def fetched(cluster: Cluster, topic: str, partition: int, offset: int, max_bytes: int) -> Message:
     asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     body = Message(min_bytes=0, max_bytes=max_bytes, topics=[Message(topic=topic, partitions=[asked])])
     found: Message = cluster.call_leader(topic, partition, FETCH, body, version=11).responses[0].partitions[0]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
-from headrace.spark import sink_decisions
+from headrace.spark import sink_decision_log, sink_decisions
 from headrace.spark.sink import committing
 from headrace.spark.sink_commit import WRITE_SINK
 from headrace.spark.sink_decision_log import Superseded
@@ -19,7 +20,8 @@ from headrace.spark.sink_decisions import Decision
 from headrace.spark.sink_names import Stream
 from headrace.spark.sink_task import Written
 from headrace.testing.local_broker import LocalBroker
-from tests.unit.spark.sink_world import Crash, CrashingNet, Driver, committed, create_topic, sink_options
+from headrace.wire import batches
+from tests.unit.spark.sink_world import Crash, CrashingNet, Driver, committed, create_topic, fetched, sink_options
 
 FIRST = [["a", "b", "c"], ["d"]]
 SECOND = [["e"], ["f", "g"]]
@@ -241,6 +243,36 @@ def test_a_decision_of_many_transactions_is_cut_into_parts(driver: Driver, monke
     assert result(driver) == rows(wide)
     driver.again().run(1, SECOND)
     assert result(driver) == rows(wide, SECOND)
+
+
+def test_decisions_are_kept_short_by_compaction_and_still_say_what_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sink_decision_log.SETTINGS, "segment.bytes", "2000")
+    monkeypatch.setattr(sink_decision_log, "PARTITIONS", 1)
+    monkeypatch.setattr(sink_decisions, "MEMBERS_IN_A_PART", 1)
+    with LocalBroker(tmp_path) as own:
+        driver = new_driver(own)
+        writer = plain_writer(driver)
+        commit_write(writer, writer.tasks(0, [["plain"]]))
+        for batch in range(20):
+            driver.run(batch, [[f"{batch} a"], [f"{batch} b"]])
+        leave_decided(driver, driver.tasks(20, [["20 a"], ["20 b"]]))
+        before = stored_records(own)
+        for _ in range(3):
+            own.clock.advance(minutes=1)
+        assert stored_records(own) < before / 2
+        own.restart()
+        driver.again().run(20, [["20 a"], ["20 b"]])
+        driver.again().run(21, [["21 a"]])
+        expected = [f"{batch} {which}" for batch in range(21) for which in "ab"]
+        assert result(driver) == sorted(["plain", *expected, "21 a"])
+
+
+def stored_records(broker: LocalBroker) -> int:
+    with Cluster([broker.bootstrap], "test") as cluster:
+        part = fetched(cluster, sink_decision_log.TOPIC, 0, 0, 1 << 24)
+    return sum(header.record_count for _, header in batches.walk(part.records) if not header.is_control)
 
 
 def leave_decided(driver: Driver, told: list[Written]) -> None:
