@@ -17,7 +17,6 @@ from headrace.spark.sink import committing
 from headrace.spark.sink_names import Stream, TaskAttempt
 from headrace.spark.sink_options import SinkOptions
 from headrace.spark.sink_task import TaskWriter, Written
-from headrace.spark.sink_transactions import Transactions
 from headrace.wire import batches, records
 from headrace.wire.end_markers import read_marker
 from headrace.wire.messages import Message
@@ -25,6 +24,7 @@ from headrace.world.clock import SystemClock
 from headrace.world.net import Line, dial
 
 FETCH, CREATE_TOPICS = 1, 19
+MARKERS_S = 30.0
 
 
 class Crash(BaseException):
@@ -134,23 +134,24 @@ def end_offsets(bootstrap: str, topic: str) -> list[int]:
         return [fetched(cluster, topic, part.index, 0, 1).high_watermark for part in partitions]
 
 
-def open_transactions(bootstrap: str) -> list[str]:
-    with Cluster([bootstrap], "test") as cluster:
-        return Transactions(cluster, SystemClock(), 30).open_ids("")
-
-
 def committed(bootstrap: str, topic: str, *, open_ones: bool = False) -> list[str]:
-    """The values that count, sorted. Fails if a transaction is open, unless that is allowed."""
-    found: list[str] = []
+    """The values that count, sorted. No transaction may stay open, unless that is allowed; markers may take a while."""
+    clock = SystemClock()
+    deadline_s = clock.monotonic() + MARKERS_S
     with Cluster([bootstrap], "test") as cluster:
-        for part in cluster.topics([topic])[topic].partitions:
-            found += _committed_in(cluster, topic, part.index, open_ones)
-    return sorted(found)
+        while True:
+            found = [_read(cluster, topic, part.index) for part in cluster.topics([topic])[topic].partitions]
+            still_open = [producer_id for _, unended in found for producer_id in unended]
+            if open_ones or not still_open:
+                return sorted(value for values, _ in found for value in values)
+            assert clock.monotonic() < deadline_s, f"{topic} has open transactions of producers {still_open}"
+            clock.pause(0.05)
 
 
-def _committed_in(cluster: Cluster, topic: str, partition: int, may_be_open: bool) -> list[str]:
+def _read(cluster: Cluster, topic: str, partition: int) -> tuple[list[str], dict[int, list[str]]]:
+    """The values of a partition that count, and by producer those whose transaction is open."""
     found: list[str] = []
-    open_ones: dict[int, list[str]] = {}
+    unended: dict[int, list[str]] = {}
     at = 0
     while True:
         part = fetched(cluster, topic, partition, at, 1 << 24)
@@ -158,15 +159,14 @@ def _committed_in(cluster: Cluster, topic: str, partition: int, may_be_open: boo
             at = header.next_offset
             if header.is_control:
                 marker = read_marker(part.records, place)
-                ended = open_ones.pop(header.producer_id, [])
+                ended = unended.pop(header.producer_id, [])
                 found += ended if marker is not None and marker.commit else []
             else:
                 values = [(record.value or b"").decode() for record in records.decode(part.records, place)]
-                home = open_ones.setdefault(header.producer_id, []) if header.is_transactional else found
+                home = unended.setdefault(header.producer_id, []) if header.is_transactional else found
                 home += values
         if at >= part.high_watermark:
-            assert may_be_open or not open_ones, f"{topic}-{partition} has open transactions of {list(open_ones)}"
-            return found
+            return found, unended
 
 
 def fetched(cluster: Cluster, topic: str, partition: int, offset: int, max_bytes: int) -> Message:
