@@ -9,7 +9,8 @@ Two rules carry everything else:
 
 Both hold for a start of a broker, not for its number: a process that died may have lost what it had not yet written to
 disk. So an entry is (broker, broker epoch), and it is trusted while the broker is alive and has lost nothing since that
-epoch (`BrokerImage.unbroken_since`). On topics that sync before they acknowledge, a crash loses nothing committed.
+epoch (`BrokerImage.unbroken_since`). On topics that sync before they acknowledge, a crash loses nothing committed; only
+another disk in the place of the one it had does (`disk_since`).
 
 Order of election: ISR, then trusted ELR. When nobody can be trusted any more, `last_known` names those who were; once
 all of them are back, or where unclean elections are allowed, the longest log leads (`recover`): the controller asks
@@ -183,7 +184,7 @@ def _trusted(entry: Entry, alive: Alive, partition: PartitionImage, terms: Terms
 
 def _may_be_whole(entry: Entry, alive: Alive, partition: PartitionImage, terms: Terms) -> bool:
     """What this replica had at the epoch of the entry it still has; while it is away, that cannot be denied."""
-    if terms.synced or len(partition.replicas) == 1:  # one replica: there is nobody who could have more
-        return True
     found = alive.get(entry[0])
-    return found is None or found.unbroken_since <= entry[1]
+    if found is None or len(partition.replicas) == 1:  # one replica: there is nobody who could have more
+        return True
+    return (found.disk_since if terms.synced else found.unbroken_since) <= entry[1]

@@ -141,7 +141,7 @@ class Following:
         if found is not None:
             alive = znodes.decode_registration(number, found[0])
             findings.brokers[number] = BrokerImage(
-                number, alive.host, alive.port, alive.rack, alive.epoch, alive.unbroken_since
+                number, alive.host, alive.port, alive.rack, alive.epoch, alive.unbroken_since, alive.disk_since
             )
         elif known is not None:
             findings.brokers_gone[number] = known.epoch

@@ -6,7 +6,8 @@ is the version of its persistent node `/brokers/epochs/N`, raised in the same mu
 is still meant.
 
 The epoch since which a broker has lost nothing goes on over a start if the broker can show that it still has
-everything it had under its last epoch: it stopped cleanly, or it never stopped. Otherwise it begins anew.
+everything it had under its last epoch: it stopped cleanly, or it never stopped. Otherwise it begins anew. So does the
+epoch since which it has had its disk, when it comes with another one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headrace.cluster.store import (
     Set,
     Store,
 )
+from headrace.cluster.znodes import Past
 from headrace.model.failure import Failure
 from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
@@ -33,12 +35,13 @@ from headrace.world.entropy import Entropy
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a broker can be reached."""
+    """Where a broker can be reached, and on which disk it keeps what it has."""
 
     broker_id: int
     host: str
     port: int
     rack: str | None
+    disk_id: str = ""
 
 
 async def found_cluster(store: Store, entropy: Entropy) -> str:
@@ -72,8 +75,10 @@ async def register_broker(
         mine = await _own_registration(store, place.broker_id) if reply_lost else None
         if mine is not None:
             return mine
-        epoch, bump, unbroken_since = await _next_epoch(store, place.broker_id, kept_epoch)
-        registration = znodes.Registration(place.host, place.port, place.rack, epoch, unbroken_since)
+        epoch, bump, past = await _next_epoch(store, place, kept_epoch)
+        registration = znodes.Registration(
+            place.host, place.port, place.rack, epoch, past.unbroken_since, past.disk_since
+        )
         create = Create(znodes.broker_path(place.broker_id), znodes.encode_registration(registration), ephemeral=True)
         try:
             await store.multi([bump, create])
@@ -113,18 +118,21 @@ async def _own_registration(store: Store, broker_id: int) -> int | None:
     return znodes.decode_registration(broker_id, data).epoch
 
 
-async def _next_epoch(store: Store, broker_id: int, kept_epoch: int | None) -> tuple[int, Operation, int]:
-    path = znodes.broker_epoch_path(broker_id)
+async def _next_epoch(store: Store, place: Place, kept_epoch: int | None) -> tuple[int, Operation, Past]:
+    path = znodes.broker_epoch_path(place.broker_id)
     try:
         data, before = await store.get(path)
     except NoNode:
-        return 0, Create(path, znodes.encode_broker_epoch(0)), 0
+        past = Past(0, place.disk_id)
+        return 0, Create(path, znodes.encode_broker_epoch(past)), past
     epoch = before.version + 1
-    unbroken_since = epoch
-    if kept_epoch == before.version:
-        told = znodes.decode_broker_epoch(broker_id, data)
-        unbroken_since = before.version if told is None else told
-    return epoch, Set(path, znodes.encode_broker_epoch(unbroken_since), before.version), unbroken_since
+    told = znodes.decode_broker_epoch(place.broker_id, data) or Past(before.version)
+    past = Past(
+        told.unbroken_since if kept_epoch == before.version else epoch,
+        place.disk_id,
+        told.disk_since if place.disk_id == told.disk_id else epoch,
+    )
+    return epoch, Set(path, znodes.encode_broker_epoch(past), before.version), past
 
 
 async def _gone_or_later(store: Store, path: str, clock: Clock, deadline_s: float) -> None:

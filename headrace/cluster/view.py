@@ -115,7 +115,7 @@ async def read_image(store: Store) -> ClusterImage:
     for broker_id in map(int, await store.children(znodes.BROKERS)):
         found = znodes.decode_registration(broker_id, (await store.get(znodes.broker_path(broker_id)))[0])
         brokers[broker_id] = BrokerImage(
-            broker_id, found.host, found.port, found.rack, found.epoch, found.unbroken_since
+            broker_id, found.host, found.port, found.rack, found.epoch, found.unbroken_since, found.disk_since
         )
     image = ClusterImage(cluster_id, controller_id, brokers)
     for name in await store.children(znodes.BROKER_SETTINGS):

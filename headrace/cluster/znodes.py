@@ -5,7 +5,8 @@
     /controller_epoch           who was elected last; its version fences every write of a controller
     /brokers/ids/N              ephemeral: broker N is alive, at this address
     /brokers/epochs/N           its version is the broker's epoch: it rises with every start of broker N
-                                inside: the epoch since which all its stops were clean
+                                inside: the epoch since which all its stops were clean, its disk and since when it
+                                has that
     /topics/NAME                a topic: id, settings, partition count
     /partitions/ID              the folder of one topic's partition states, by topic id
     /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas, who else may lead
@@ -96,6 +97,16 @@ class Registration:
     rack: str | None
     epoch: int
     unbroken_since: int = 0
+    disk_since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of a broker's earlier starts."""
+
+    unbroken_since: int
+    disk_id: str = ""
+    disk_since: int = 0
 
 
 def broker_path(broker_id: int) -> str:
@@ -114,6 +125,7 @@ def encode_registration(broker: Registration) -> bytes:
             "rack": broker.rack,
             "epoch": broker.epoch,
             "unbroken_since": broker.unbroken_since,
+            "disk_since": broker.disk_since,
         }
     )
 
@@ -121,16 +133,20 @@ def encode_registration(broker: Registration) -> bytes:
 def decode_registration(broker_id: int, data: bytes) -> Registration:
     fields = _decode(broker_path(broker_id), data)
     unbroken_since = fields.get("unbroken_since", fields["epoch"])
-    return Registration(fields["host"], fields["port"], fields["rack"], fields["epoch"], unbroken_since)
+    reached = fields["host"], fields["port"], fields["rack"]
+    return Registration(*reached, fields["epoch"], unbroken_since, fields.get("disk_since", 0))
 
 
-def encode_broker_epoch(unbroken_since: int) -> bytes:
-    return _encode({"unbroken_since": unbroken_since})
+def encode_broker_epoch(past: Past) -> bytes:
+    return _encode({"unbroken_since": past.unbroken_since, "disk_id": past.disk_id, "disk_since": past.disk_since})
 
 
-def decode_broker_epoch(broker_id: int, data: bytes) -> int | None:
-    """Since which epoch this broker lost nothing; None if the node is from a time when that was not told."""
-    return int(_decode(broker_epoch_path(broker_id), data)["unbroken_since"]) if data else None
+def decode_broker_epoch(broker_id: int, data: bytes) -> Past | None:
+    """None if the node is from a time when nothing was told."""
+    if not data:
+        return None
+    fields = _decode(broker_epoch_path(broker_id), data)
+    return Past(int(fields["unbroken_since"]), fields.get("disk_id", ""), fields.get("disk_since", 0))
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------

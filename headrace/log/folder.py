@@ -1,6 +1,7 @@
 """The data folder itself: whose it is, that only one process uses it, and whether it was left in order.
 
-File `headrace.meta`, text: `headrace-data 1`, then `cluster_id ID`, then `broker_id N`. Replaced whole, written once.
+File `headrace.meta`, text: `headrace-data 1`, then `cluster_id ID`, `broker_id N` and `disk_id ID`. Replaced whole,
+written once: an empty disk in the place of this one has another `disk_id`. Folders of earlier versions have none.
 File `headrace.lock` is locked while a broker runs; the lock dies with the process.
 File `clean-stop` is there from a clean stop to the next start; it holds the first line of headrace.meta and, if the
 broker knew it, `broker_epoch N`: of everything that it had under that epoch nothing is missing here.
@@ -33,6 +34,8 @@ class DataFolder:
         """The broker epoch that ended with that clean stop; None where it is not known. Set by `open`."""
         self.claimed = False
         """Whether it belongs to a broker already. Set by `open`."""
+        self.disk_id = ""
+        """Tells this disk from another one in its place. Set by `claim`."""
         self._disk = disk
         self._release: Callable[[], None] | None = None
 
@@ -51,17 +54,20 @@ class DataFolder:
             self.close()
             raise
 
-    def claim(self, cluster_id: str, broker_id: int) -> None:
-        """See that the folder is this broker's, or raise Failure; a new folder becomes its own."""
+    def claim(self, cluster_id: str, broker_id: int, disk_id: str) -> None:
+        """See that the folder is this broker's, or raise Failure; a new folder becomes its own, with this id."""
         known = self._read_meta()
         if known is None:
-            text = f"{_FIRST_LINE}\ncluster_id {cluster_id}\nbroker_id {broker_id}\n"
+            text = f"{_FIRST_LINE}\ncluster_id {cluster_id}\nbroker_id {broker_id}\ndisk_id {disk_id}\n"
             self._disk.write_atomic(self.path / META, text.encode())
-        elif known["broker_id"] != str(broker_id):
+            self.disk_id = disk_id
+            return
+        self.disk_id = known.get("disk_id", "")
+        if known["broker_id"] != str(broker_id):
             raise Failure(
                 f"the data folder {self.path} belongs to broker {known['broker_id']}, not {broker_id}; choose another"
             )
-        elif known["cluster_id"] != cluster_id:
+        if known["cluster_id"] != cluster_id:
             raise Failure(
                 f"the data folder {self.path} belongs to cluster {known['cluster_id']}, not {cluster_id}; choose "
                 f"another, or bring a broker that stood alone into a cluster with `headrace cluster adopt`"

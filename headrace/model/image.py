@@ -27,6 +27,7 @@ class BrokerImage:
     rack: str | None
     epoch: int  # rises with every start of this broker
     unbroken_since: int = 0  # the epoch since which it lost nothing: every stop after that was a clean one
+    disk_since: int = 0  # the epoch since which it has had the same disk
 
 
 @dataclass(frozen=True, slots=True)

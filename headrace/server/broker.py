@@ -140,7 +140,7 @@ class Broker:
     async def _start_in_cluster(self, open_store: OpenStore) -> None:
         timeout_s = self._config.zookeeper_session_timeout_ms / 1000
         self._store = sessions = Sessions(open_store)
-        place = self._place()
+        self._place()  # a person's mistake is told before anything is waited for
         self._build_controller()
         self._lease = Lease(sessions, self._world.clock, timeout_s)
         self._standing = Standing(sessions, self._view, self._world.clock, timeout_s, self._controller.run)
@@ -160,7 +160,7 @@ class Broker:
             partition_bytes=self._config.replica_fetch_max_bytes,
         )
         self._standing.on_registered(self._host.registered)
-        await self._standing.register(place, self._folder.clean_epoch)
+        await self._standing.register(self._place(), self._folder.clean_epoch)
         self._begin()
         await self._listener.open(self._dispatcher)
 
@@ -212,7 +212,8 @@ class Broker:
     async def _claim_folder(self) -> None:
         """Found the cluster, or find it, and see that the data folder is this broker's in it."""
         cluster_id = await found_cluster(self._store, self._world.entropy)
-        await self._world.disk.off_loop(self._folder.claim, cluster_id, self._config.broker_id)
+        disk_id = self._world.entropy.uuid().hex
+        await self._world.disk.off_loop(self._folder.claim, cluster_id, self._config.broker_id, disk_id)
 
     def _build_controller(self) -> None:
         world, config = self._world, self._config
@@ -234,7 +235,7 @@ class Broker:
         host, port = self._advertise or self._listener.address
         if self._open_store is not None and host in ("0.0.0.0", "::"):
             raise Failure(f"a broker of a cluster that listens on {host} must say how others reach it: use --advertise")
-        return Place(self._config.broker_id, host, port, self._config.rack)
+        return Place(self._config.broker_id, host, port, self._config.rack, self._folder.disk_id)
 
     async def _open_logs(self) -> None:
         image, settings = self._view.image, self._config.settings

@@ -188,7 +188,7 @@ CASES = [
     case(
         14,
         "cluster.election",
-        "    return found is None or found.unbroken_since <= entry[1]",
+        "    return (found.disk_since if terms.synced else found.unbroken_since) <= entry[1]",
         "    return True",
         f"{ELECTION}:test_one_that_may_have_lost_records_is_no_longer_eligible",
     ),

@@ -22,7 +22,7 @@ def opened(disk: SimDisk) -> DataFolder:
 
 def claimed(disk: SimDisk) -> None:
     folder = opened(disk)
-    folder.claim("cluster-a", 1)
+    folder.claim("cluster-a", 1, "disk-a")
     folder.close()
 
 
@@ -30,7 +30,7 @@ def test_a_new_folder_becomes_the_broker_s_own_and_is_known_again() -> None:
     disk = SimDisk()
     claimed(disk)
     folder = opened(disk)
-    folder.claim("cluster-a", 1)
+    folder.claim("cluster-a", 1, "disk-a")
 
 
 def test_a_folder_in_use_is_refused() -> None:
@@ -47,9 +47,9 @@ def test_a_folder_of_another_broker_or_cluster_is_refused_and_named() -> None:
     claimed(disk)
     folder = opened(disk)
     with pytest.raises(Failure, match="/data belongs to broker 1, not 2"):
-        folder.claim("cluster-a", 2)
+        folder.claim("cluster-a", 2, "disk-a")
     with pytest.raises(Failure, match="/data belongs to cluster cluster-a, not cluster-b"):
-        folder.claim("cluster-b", 1)
+        folder.claim("cluster-b", 1, "disk-a")
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_a_new_folder_is_still_there_after_a_power_cut() -> None:
         disk = SimDisk()
         folder = DataFolder(disk, Path("/var/lib/headrace"))
         folder.open()
-        folder.claim("cluster", 1)
+        folder.claim("cluster", 1, "disk-a")
         disk.crash(random.Random(seed))
         assert disk.read_bytes(Path("/var/lib/headrace") / META)

@@ -1,0 +1,79 @@
+"""A disk that is replaced by an empty one: whoever has it is never taken for somebody who lost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace.client.blocking import ConnectionLost
+from headrace.wire.errors import ErrorCode
+from headrace.wire.record import Record
+from headrace.wire.records import encode_batch
+from sim.clients.caller import Caller, Nobody
+from sim.clients.producer import PRODUCE, produce_request, told
+from sim.clients.reader import Shelf, sure_end
+from sim.cluster import SimCluster
+from sim.faults import in_sync
+from sim.history.event import READ_UNCOMMITTED
+from sim.loop import run
+
+TOPIC = "orders"
+
+
+async def write(caller: Caller, number: int) -> None:
+    """Until it is acknowledged."""
+    batch = encode_batch([Record(0, 1_767_225_600_000, None, b"uid%d\n\n\n" % number, ())])
+    while True:
+        try:
+            place, _ = await caller.leader(TOPIC, 0)
+            if told(await caller.at(place, PRODUCE, produce_request(TOPIC, 0, batch), 12)).error_code == ErrorCode.none:
+                return
+        except (ConnectionLost, Nobody):
+            pass
+        caller.forget_leader(TOPIC, 0)
+        await caller.pause()
+
+
+async def read(caller: Caller) -> list[str | None]:
+    end = await sure_end(caller, (TOPIC, 0))
+    found: list[str | None] = []
+    at = 0
+    while at < end:
+        got = await Shelf(caller, READ_UNCOMMITTED).fetch((TOPIC, 0), at)
+        if got is None:
+            await caller.pause()
+        else:
+            found += [record.uid for record in got.records]
+            at = got.after
+    return found
+
+
+@pytest.mark.parametrize("flush", ["fsync", "page-cache"])
+def test_who_comes_back_with_an_empty_disk_leads_only_when_it_has_everything_again(flush: str) -> None:
+    async def story() -> None:
+        cluster = SimCluster(7, 3, {"headrace.flush": flush})
+        cluster.start()
+        caller = cluster.caller("client")
+        await caller.create_topic(TOPIC, 1, {})
+        assert await cluster.until(lambda: in_sync(cluster), 60)
+        for number in range(5):
+            await write(caller, number)
+        one, two, three = cluster.machines.values()
+        await asyncio.sleep(2)  # everything is on disk, also where nobody waits for that
+        two.kill()
+        await asyncio.sleep(6)
+        one.kill()
+        one.replace_disk()
+        await asyncio.sleep(6)
+        three.kill()
+        await asyncio.sleep(6)
+        one.start()
+        await asyncio.sleep(10)
+        two.start()
+        three.start()
+        assert await cluster.until(lambda: in_sync(cluster), 120), "the cluster does not come back"
+        assert await read(caller) == [f"uid{number}" for number in range(5)]
+        cluster.bury()
+
+    run(story(), seed=7, limit_s=3600)
