@@ -16,6 +16,7 @@ import uvloop
 from headrace.cluster.sessions import OpenStore
 from headrace.cluster.store import Store
 from headrace.model.broker_config import BrokerConfig, load_broker_config
+from headrace.model.failure import Failure
 from headrace.server.broker import Broker
 from headrace.world.world import World, real_world
 
@@ -42,8 +43,12 @@ def run(options: ServeOptions) -> int:
     config = BrokerConfig() if options.config is None else load_broker_config(options.config, world.disk)
     config = _with_options(config, options)
     _allow_many_files()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(world, options, config))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(world, options, config))
+    except OSError as error:  # a disk that is full or broken, mostly
+        where = f" ({error.filename})" if error.filename else ""
+        raise Failure(f"the broker with its data in {options.data} had to stop: {error.strerror}{where}") from error
     return 0
 
 
