@@ -90,6 +90,7 @@ class Controller:
         self._unsettled: list[_Asked] = []  # taken from the queue, being written
         self._queued = asyncio.Event()
         self._publishing = False
+        self._changed = asyncio.Event()  # the view
         self.recovery = Recovery(log_ends)
         self._tending = Tending(self, self.recovery, clock, defaults)
         self._balance = LeaderBalance(self, clock, balance or BalanceTerms())
@@ -258,7 +259,11 @@ class Controller:
             return
         self._replan()
         if _was_overtaken(outcome) and asked.tries < _TRIES:
-            await self._read_again(outcome)
+            try:
+                await self._read_again(outcome)
+            except StoreError as error:
+                _refuse(asked.answer, _as_kafka_error(error))
+                raise
             self._plan_again(asked)
         else:
             _refuse(asked.answer, _as_kafka_error(outcome) if isinstance(outcome, StoreError) else outcome)
@@ -291,6 +296,7 @@ class Controller:
         self._view.merge(self._view.image.with_partitions(topic_id, [znodes.image_of(int(index), state, stat.version)]))
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        self._changed.set()
         if not self._publishing:
             self._replan()
         if self._epoch is not None:
@@ -312,6 +318,7 @@ class Controller:
         while True:
             try:
                 if self._epoch is None:
+                    await self._be_known()
                     await self.take_office()
                 await self._work()
             except (NodeExists, BadVersion, ConnectionLost) as error:
@@ -319,6 +326,12 @@ class Controller:
             finally:
                 self._leave_office()
             await office.vacancy(self._store)
+
+    async def _be_known(self) -> None:
+        """Who does not see itself among the living would take others for dead, too; and who leaves stays out."""
+        while self._broker_id not in self._view.image.brokers:
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _work(self) -> None:
         works = (self._write_queue(), self._tending.run(), self._balance.run())

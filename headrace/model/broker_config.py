@@ -79,6 +79,8 @@ _OWN: tuple[Setting, ...] = (
     _own("offsets.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long a silent producer's sequence is remembered",
          low=1),
+    Setting("replica.alter.log.dirs.io.max.bytes.per.second", _T.LONG, LONG_MAX,
+            "taken for compatibility: a broker has one data folder, nothing moves between folders", low=1),
     _own("replica.fetch.max.bytes", _T.INT, 4 << 20, "what a replica asks for of one partition at a time", low=1),
     _own("replica.fetch.wait.max.ms", _T.INT, 500, "how long a replica's fetch waits for something to come", low=1),
     _own("replica.lag.time.max.ms", _T.LONG, 30_000,

@@ -207,6 +207,13 @@ def cluster_log_folders_and_versions_are_shown(stage: Stage) -> None:
     expect(True, held[0]["size"] > 0)
     expect_in("Produce(0)", tool(stage, "BrokerApiVersionsCommand"))
     tool(stage, "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+    move = "reassign.ReassignPartitionsCommand"
+    broker = described["brokers"][0]["broker"]
+    plan = {"partitions": [{"topic": topic, "partition": 0, "replicas": [broker]}], "version": 1}
+    path = ("--reassignment-json-file", str(stage.file("move.json", json.dumps(plan))))
+    expect_in("Successfully started", tool(stage, move, "--execute", *path, "--throttle", "1000000"))
+    expect_in("is completed", tool(stage, move, "--verify", *path))
+    expect_in("No partition reassignments found", tool(stage, move, "--list"))
 
 
 @script.story("delete-records")
