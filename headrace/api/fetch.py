@@ -9,8 +9,7 @@ whole even if it is larger than the limits (KIP-74); after that a response may e
 
 Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
 
-A replica (replica_id >= 0) gets everything that is stored, committed or not. What it asks for says what it has: that is
-noted before anything is read, since it is how records become committed. It also wants to hear how far that is.
+A replica (replica_id >= 0) gets everything that is stored, committed or not; its sessions are in replica_fetch.
 
 A consumer that says where it stands (rack_id, from version 11 on) is sent to an in-sync replica in the same place
 (KIP-392), which serves it up to the high watermark that it has heard of. What lies beyond is OFFSET_NOT_AVAILABLE
@@ -20,10 +19,11 @@ there, never out of range.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from headrace.api.contract import Reply, Request
 from headrace.api.fetch_sessions import FetchPlan, FetchSessions, Wanted
+from headrace.api.replica_fetch import ReplicaFetch
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -32,6 +32,7 @@ from headrace.wire.batches import walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
+from headrace.world.entropy import Entropy
 
 READ_COMMITTED = 1
 
@@ -39,8 +40,17 @@ OffLoop = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 class Fetch:
-    def __init__(self, host: ReplicaHost, sessions: FetchSessions, clock: Clock, off_loop: OffLoop, max_bytes: int):
+    def __init__(
+        self,
+        host: ReplicaHost,
+        sessions: FetchSessions,
+        clock: Clock,
+        entropy: Entropy,
+        off_loop: OffLoop,
+        max_bytes: int,
+    ) -> None:
         self._host = host
+        self._replicas = ReplicaFetch(self, host, clock, entropy)
         self._sessions = sessions
         self._clock = clock
         self._off_loop = off_loop
@@ -48,26 +58,28 @@ class Fetch:
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
+        reader = Reader(body)
+        if reader.is_replica:
+            return self._replicas(request, reader)
         try:
             plan = self._sessions.plan(body, request.version)
         except KafkaError as error:
             return Message(error_code=error.code)
-        reader = Reader(body)
-        attempt = self._read(plan, body.max_bytes, reader, arrived=True)
+        attempt = self.read(plan, body.max_bytes, reader)
         if attempt.urgent or attempt.size >= body.min_bytes or body.max_wait_ms <= 0 or not plan.wanted:
-            return self._answer(attempt)
+            return self.answer(attempt)
         return _LongPoll(self, attempt, body).reply
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, plan: FetchPlan, max_bytes: int, reader: Reader, *, arrived: bool = False) -> _Attempt:
-        """One pass over the partitions; `arrived` when the request has just come."""
-        attempt = _Attempt(plan, reader)
+    def read(self, plan: FetchPlan, max_bytes: int, reader: Reader) -> Attempt:
+        """One pass over the partitions."""
+        attempt = Attempt(plan, reader)
         left = min(max_bytes, self._max_bytes)
         for wanted in plan.wanted:
             try:
                 partition = self._find(wanted)
-                self._admit(partition, wanted, reader, arrived)
+                self._admit(partition, wanted, reader)
                 if wanted.last_fetched_epoch >= 0:
                     diverging = partition.diverging(wanted.offset, wanted.last_fetched_epoch)
                     if diverging is not None:
@@ -89,11 +101,12 @@ class Fetch:
                 attempt.add_error(wanted, error)
         return attempt
 
-    def _admit(self, partition: Partition, wanted: Wanted, reader: Reader, arrived: bool) -> None:
+    def _admit(self, partition: Partition, wanted: Wanted, reader: Reader) -> None:
         if reader.is_replica:
             partition.check_leader(wanted.leader_epoch)
-            if arrived:
+            if not wanted.noted:
                 partition.replica_fetched(reader.replica_id, reader.replica_epoch, wanted.offset)
+                wanted.noted = True
         elif reader.rack and not partition.leads:
             partition.check_follower(wanted.leader_epoch, wanted.offset)
         else:
@@ -106,12 +119,12 @@ class Fetch:
             raise KafkaError(ErrorCode.unknown_topic_id)
         return self._host.find(wanted.topic, wanted.index)
 
-    def _answer(self, attempt: _Attempt) -> Reply:
+    def answer(self, attempt: Attempt) -> Reply:
         if attempt.load_cached():
             return attempt.response()
         return self._load(attempt)
 
-    async def _load(self, attempt: _Attempt) -> Message:
+    async def _load(self, attempt: Attempt) -> Message:
         for found in attempt.found:
             if found.records is None and found.slice is not None:
                 found.records = await self._off_loop(found.slice.load)
@@ -128,7 +141,7 @@ class Reader:
         self.replica_epoch: int = body.replica_state.replica_epoch
         self.rack: str = "" if self.is_replica else body.rack_id
         stable = Audience.STABLE if body.isolation_level == READ_COMMITTED else Audience.COMMITTED
-        self.audience = Audience.REPLICA if self.is_replica else stable
+        self.audience = stable
 
     @property
     def is_replica(self) -> bool:
@@ -154,7 +167,7 @@ class _Found:
         self.records: bytes | bytearray | None = b"" if slice_ is None or slice_.size == 0 else None
 
 
-class _Attempt:
+class Attempt:
     """One pass over the partitions of a fetch."""
 
     __slots__ = ("found", "plan", "reader", "size", "urgent")
@@ -185,6 +198,23 @@ class _Attempt:
         found.preferred = broker_id
         self.found.append(found)
         self.urgent = True
+
+    @property
+    def left_over(self) -> Iterator[Wanted]:
+        """Partitions that have records for which there was no room, or that are held back."""
+        for found in self.found:
+            partition, wanted = found.partition, found.wanted
+            empty = found.slice is not None and not found.slice.size
+            if empty and partition is not None and wanted.offset < partition.log.end_offset:
+                yield wanted
+
+    @property
+    def untold(self) -> Iterator[Partition]:
+        """Partitions whose high watermark or start is not known to the reader."""
+        for found in self.found:
+            partition, told = found.partition, (found.wanted.told_end, found.wanted.told_start)
+            if partition is not None and told != (partition.high_watermark, partition.log.start_offset):
+                yield partition
 
     def load_cached(self) -> bool:
         """Take everything that is in memory; False if something is not."""
@@ -254,7 +284,7 @@ class _LongPoll:
 
     __slots__ = ("_attempt", "_fetch", "_max_bytes", "_missing_bytes", "_timer", "_wanting", "reply")
 
-    def __init__(self, fetch: Fetch, attempt: _Attempt, body: Message) -> None:
+    def __init__(self, fetch: Fetch, attempt: Attempt, body: Message) -> None:
         loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._attempt = attempt
@@ -265,7 +295,7 @@ class _LongPoll:
         for found in attempt.found:
             if found.partition is not None:
                 partition = found.partition
-                partition.readers.enter(self._wanting, attempt.reader.audience, partition, found.wanted.told_end)
+                partition.readers.enter(self._wanting, attempt.reader.audience, partition)
         self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._expired)
         self._wanting.done.add_done_callback(self._resume)
         self.reply.add_done_callback(self._leave)
@@ -281,7 +311,7 @@ class _LongPoll:
         if self.reply.done():
             return
         attempt = self._attempt
-        answer = self._fetch._answer(self._fetch._read(attempt.plan, self._max_bytes, attempt.reader))
+        answer = self._fetch.answer(self._fetch.read(attempt.plan, self._max_bytes, attempt.reader))
         if isinstance(answer, Message):
             self.reply.set_result(answer)
         elif answer is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -26,8 +27,8 @@ class Wanted:
     """One partition that a fetch asks for, and what its session last told about it."""
 
     __slots__ = (
-        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "told_end", "told_start", "topic",
-        "topic_id",
+        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "noted", "offset", "told_end", "told_start",
+        "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: Message, partition: Message) -> None:
@@ -43,6 +44,7 @@ class Wanted:
         self.max_bytes: int = partition.partition_max_bytes
         self.leader_epoch: int = partition.current_leader_epoch
         self.last_fetched_epoch: int = partition.last_fetched_epoch
+        self.noted = False  # what a replica says of itself by asking for this
 
 
 class FetchSession:
@@ -72,12 +74,22 @@ class FetchSession:
         self.wanted.move_to_end((wanted.topic_id if self.by_id else wanted.topic, wanted.index))
 
 
+class KnownReader(Protocol):
+    """A session, as an answer needs it."""
+
+    id: int
+
+    def served(self, wanted: Wanted) -> None:
+        """It got records of this partition."""
+        ...
+
+
 class FetchPlan:
     """What one request asks for: its partitions, and the session it belongs to, if any."""
 
     __slots__ = ("incremental", "session", "wanted")
 
-    def __init__(self, wanted: list[Wanted], session: FetchSession | None, incremental: bool) -> None:
+    def __init__(self, wanted: Sequence[Wanted], session: KnownReader | None, incremental: bool) -> None:
         self.wanted = wanted
         self.session = session
         self.incremental = incremental

@@ -137,7 +137,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     produce = Produce(host, rooms.image, clock, TransactionalProduce(entry))
     apis = [
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
-        Api(1, "Fetch", 4, 18, Fetch(host, sessions, clock, disk.off_loop, config.fetch_max_bytes)),
+        Api(1, "Fetch", 4, 18, Fetch(host, sessions, clock, entropy, disk.off_loop, config.fetch_max_bytes)),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
         Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, rooms.address_of, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),

@@ -33,7 +33,7 @@ class ReplicaSession:
         current = {(pulled.partition.topic_id, pulled.partition.index): pulled for pulled in wanted}
         topics: dict[uuid.UUID, Message] = {}
         for key, pulled in current.items():
-            if self.asked.get(key) is pulled and self._offsets[key] == pulled.offset:
+            if self.asked.get(key) is pulled and self._offsets.get(key) == pulled.offset:
                 continue
             topic = topics.get(key[0])
             if topic is None:
@@ -52,7 +52,7 @@ class ReplicaSession:
         forgotten: dict[uuid.UUID, list[int]] = {}
         for topic_id, index in self.asked.keys() - current.keys():
             forgotten.setdefault(topic_id, []).append(index)
-            del self._offsets[topic_id, index]
+            self._offsets.pop((topic_id, index), None)
         self.asked = current
         return Message(
             session_id=self._id,
@@ -68,6 +68,10 @@ class ReplicaSession:
             self._epoch += 1
         else:
             self.restart()
+
+    def mention_again(self, key: Key) -> None:
+        """What came of this partition was of no use: without being asked the leader would not send it again."""
+        self._offsets.pop(key, None)
 
     def pulled(self, key: Key) -> Pulled | None:
         return self.asked.get(key)

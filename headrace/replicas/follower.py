@@ -229,7 +229,8 @@ class Conversation:
         unyielded = 0
         for topic in answer.responses:
             for part in topic.partitions:
-                pulled = self._session.pulled((topic.topic_id, part.partition_index))
+                key = (topic.topic_id, part.partition_index)
+                pulled = self._session.pulled(key)
                 if pulled is None or not self._current(pulled):
                     continue
                 try:
@@ -239,6 +240,7 @@ class Conversation:
                     if pulled.log.config.fsync and part.records:
                         unsynced.append(pulled)
                 except (KafkaError, OSError) as error:
+                    self._session.mention_again(key)
                     pulled.failed(error, self._home.clock.monotonic())
                 unyielded += len(part.records or b"")
                 if unyielded >= _YIELD_BYTES:

@@ -65,6 +65,12 @@ class Leadership:
             )
         follower.fetched(broker_epoch, offset, own_end, now_s)
 
+    def grew(self, before: int, now_s: float) -> None:
+        """The log ended at `before` until now: whoever has everything up to there was caught up until now."""
+        for follower in self.followers.values():
+            if follower.end_offset >= before:
+                follower.caught_up_s = now_s
+
     # --- what is committed ------------------------------------------------------------------------------------------
 
     def committed_end(self, own_end: int, limits: Limits, alive: Alive, now_s: float) -> int | None:

@@ -12,7 +12,6 @@ handlers; appends check role and epoch and write with no await in between.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from collections.abc import Callable
@@ -23,45 +22,36 @@ from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig
 from headrace.model.transaction_end import TransactionEnd
 from headrace.replicas import throttle
+from headrace.replicas.committed_log import CommittedLog
 from headrace.replicas.home import Home
-from headrace.replicas.isr import Limits, may_commit
+from headrace.replicas.isr import may_commit
 from headrace.replicas.isr_changes import IsrChanges
 from headrace.replicas.leadership import Leadership
 from headrace.replicas.refusals import Refusals
-from headrace.replicas.waiters import CommitWaiters, Readers
 from headrace.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 
-class Partition:
+class Partition(CommittedLog):
     def __init__(self, topic: str, topic_id: uuid.UUID, index: int, log: PartitionLog, home: Home, known: int = 0):
+        super().__init__(log, home, known)
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.log = log
         self.state: PartitionImage | None = None
         self.leader_epoch = -1
-        self.leads = False
         self.in_sync = 1  # replicas that are, this one among them
-        self.alone = True  # there is no other replica
-        self.leadership: Leadership | None = None  # while it leads and is not alone
         self.isr_changes = IsrChanges(self, home)
         self.records_lost = 0  # that were committed, to an unclean election
         self.ends = 0  # of transactions, that were written here
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self._home = home
-        self._syncing = False
         self._resigned_epoch = -1  # it does not lead again in an epoch in which it gave up
         self._reshaping = False
         self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
-        self._high_watermark = max(log.start_offset, min(known, log.end_offset))  # `known` before the last stop
         self._refusals = Refusals()
-        self._commits = CommitWaiters()
-        self._syncs = CommitWaiters()
-        self.readers = Readers(home.clock)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -221,7 +211,7 @@ class Partition:
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1
             self.bytes_in += len(records)
-            self._grown(len(records))
+            self._grown(appended.base_offset, len(records))
         return appended
 
     def append_end(self, end: TransactionEnd) -> Appended:
@@ -238,13 +228,15 @@ class Partition:
         )
         self.ends += 1
         if not appended.duplicate:
-            self._grown(0)
+            self._grown(appended.base_offset, 0)
         return appended
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self.log.has_open_transaction(producer_id, epoch)
 
-    def _grown(self, size: int) -> None:
+    def _grown(self, before: int, size: int) -> None:
+        if self.leadership is not None:
+            self.leadership.grew(before, self._home.clock.monotonic())
         self.readers.appended(size)
         if self.log.config.fsync:
             self._sync_soon()
@@ -252,99 +244,6 @@ class Partition:
             self._set_high_watermark(self.log.end_offset)
         else:
             self.commit_more()
-
-    def committed(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when the records are committed already, else a future of that moment."""
-        return self.committed_through(appended.last_offset)
-
-    def committed_through(self, last_offset: int) -> asyncio.Future[None] | None:
-        return None if last_offset < self._high_watermark else self._commits.wait_for(last_offset)
-
-    @property
-    def commits_at_once(self) -> bool:
-        """Whether an append is committed when it returns."""
-        config = self.log.config
-        return self.alone and not config.fsync and config.min_insync_replicas <= 1
-
-    def stored(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""
-        if not self.log.config.fsync or appended.last_offset < self.log.synced_offset:
-            return None
-        return self._syncs.wait_for(appended.last_offset)
-
-    def _sync_soon(self) -> None:
-        """Group commit: one sync at a time, which covers everything written before it started."""
-        if not self._syncing:
-            self._syncing = True
-            self._home.sync(self.log).add_done_callback(self._on_synced)
-
-    def _on_synced(self, synced: asyncio.Future[None]) -> None:
-        self._syncing = False
-        if synced.cancelled() or synced.exception() is not None:
-            self._leave_to_others(f"{self.log.directory}: the disk failed to sync")
-            return
-        self._syncs.advance(self.log.synced_offset)
-        if self.leads:
-            self.commit_more()
-            if self.log.synced_offset < self.log.end_offset:
-                self._sync_soon()
-
-    # --- what is committed ------------------------------------------------------------------------------------------
-
-    @property
-    def high_watermark(self) -> int:
-        return self._high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        start, end = self.log.start_offset, self._high_watermark
-        unstable = self.log.first_unstable_offset(end)
-        if unstable is None:
-            return end
-        stable = max(start, min(unstable, end))
-        assert stable <= end, "last stable offset outside the log"
-        return stable
-
-    @property
-    def own_end(self) -> int:
-        """How far this replica has the log, as safely as the topic asks."""
-        return self.log.synced_offset if self.log.config.fsync else self.log.end_offset
-
-    @property
-    def limits(self) -> Limits:
-        config = self.log.config
-        return Limits(self._home.lag_s, config.replica_lag_max_messages, config.min_insync_replicas)
-
-    def commit_more(self) -> None:
-        """A leader's high watermark, as far as it can go now."""
-        if not self.leads:
-            return
-        leadership = self.leadership
-        if leadership is None:
-            self._set_high_watermark(self.own_end)
-            return
-        end = leadership.committed_end(self.own_end, self.limits, self._home.brokers, self._home.clock.monotonic())
-        if end is not None:
-            self._set_high_watermark(end)
-
-    def heard_of_commit(self, epoch: int, leader_high_watermark: int) -> None:
-        """A follower's high watermark: what its leader says is committed, as far as it is here."""
-        self._check_follows(epoch)
-        self._set_high_watermark(min(leader_high_watermark, self.log.end_offset))
-
-    def _set_high_watermark(self, offset: int) -> None:
-        if offset <= self._high_watermark:
-            return
-        assert self.log.start_offset <= offset <= self.log.end_offset, "high watermark outside the log"
-        before, self._high_watermark = self._high_watermark, offset
-        self.log.settle(offset)
-        self._commits.advance(offset)
-        self.readers.committed(before, offset, self.log.end_offset, self)
-
-    @property
-    def is_settling(self) -> bool:
-        """A new leader that does not know yet how far its predecessor had committed (KIP-207)."""
-        return self.leadership is not None and self._high_watermark < self.leadership.epoch_start
 
     # --- other replicas ---------------------------------------------------------------------------------------------
 
@@ -363,7 +262,7 @@ class Partition:
         if broker_id not in leadership.state.isr:
             self.isr_changes.review()
 
-    def _leave_to_others(self, why: str) -> None:
+    def disk_failed(self, why: str) -> None:
         """The disk under this log is broken: whoever waits is told, and another replica may lead."""
         leadership = self.leadership
         self.resign(KafkaError(ErrorCode.kafka_storage_error, why))
@@ -373,7 +272,7 @@ class Partition:
     def review(self) -> None:
         """What only time brings: a replica that fell behind, one that need not be waited for any more, a dead disk."""
         if self.log.offline is not None:
-            self._leave_to_others(f"{self} is offline after a disk error: {self.log.offline}")
+            self.disk_failed(f"{self} is offline after a disk error: {self.log.offline}")
             return
         self.isr_changes.review()
         self.commit_more()
@@ -383,6 +282,11 @@ class Partition:
     def _check_follows(self, epoch: int) -> None:
         if self.leads or self.leader_epoch != epoch or self._reshaping:
             raise KafkaError(ErrorCode.fenced_leader_epoch, f"{self} does not follow the leader of epoch {epoch}")
+
+    def heard_of_commit(self, epoch: int, leader_high_watermark: int) -> None:
+        """A follower's high watermark: what its leader says is committed, as far as it is here."""
+        self._check_follows(epoch)
+        self._set_high_watermark(min(leader_high_watermark, self.log.end_offset))
 
     def take(self, epoch: int, records: memoryview) -> None:
         """Append what the leader of `epoch` sent."""

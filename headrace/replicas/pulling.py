@@ -108,7 +108,10 @@ class Pulled:
             if first < self.offset and self.log.start_offset == self.offset:
                 # The leader's log starts in the middle of a batch, and so must ours: the batch comes whole.
                 await self.partition.reshape(self.epoch, self.log.restart_at, first)
+            end = self.offset
             self.partition.take(self.epoch, records)
+            if self.offset == end:
+                raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: its leader sent no whole batch")
         self.partition.heard_of_commit(self.epoch, answer.high_watermark)
         if self.log.start_offset < leader_start <= self.offset:
             await self.partition.forget_before(leader_start)

@@ -15,7 +15,7 @@ from typing import Protocol
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import Clock, Timer
 
-HIGH_WATERMARK_NEWS_S = 0.02  # so much later replicas hear of it, for by then it may have moved on
+HIGH_WATERMARK_NEWS_S = 0.02  # so much later replicas hear of it
 
 
 class CommitWaiters:
@@ -99,7 +99,18 @@ class Audience(Enum):
 
     COMMITTED = "committed"
     STABLE = "stable"  # and of no open transaction
-    REPLICA = "replica"  # everything
+
+
+class Watcher(Protocol):
+    """A replica elsewhere that is told for as long as it watches."""
+
+    def stir(self) -> None:
+        """There is something new, or it is over."""
+        ...
+
+    def tell(self) -> None:
+        """The high watermark has moved, and it is time to say so."""
+        ...
 
 
 class Watermarked(Protocol):
@@ -111,49 +122,47 @@ class Watermarked(Protocol):
 
 
 class Readers:
-    """All fetches that wait for one partition."""
+    """All fetches that wait for one partition, and the replicas that watch it."""
 
     __slots__ = (
-        "_clock", "_committed", "_ends_waiting", "_news", "_replicas", "_stable", "_stable_seen", "_uncommitted_bytes"
+        "_clock", "_committed", "_ends_waiting", "_stable", "_stable_seen", "_telling", "_uncommitted_bytes",
+        "_watchers",
     )  # fmt: skip
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._committed = FetchWaiters()
         self._stable = FetchWaiters()
-        self._replicas = FetchWaiters()
+        self._watchers: dict[Watcher, None] = {}
         self._stable_seen = 0  # how far the waiting readers of stable records know of
         self._uncommitted_bytes = 0
         self._ends_waiting = False  # ends of transactions are among what is not committed
-        self._news: Timer | None = None
+        self._telling: Timer | None = None
 
-    def enter(self, wanting: Wanting, audience: Audience, partition: Watermarked, told_end: int = -1) -> None:
-        """`wanting` is told of what comes, until it leaves. A replica wants to know of a high watermark above
-        `told_end` as well, which is no hurry."""
+    def enter(self, wanting: Wanting, audience: Audience, partition: Watermarked) -> None:
+        """`wanting` is told of what comes, until it leaves."""
         if audience is Audience.COMMITTED:
             self._committed.enter(wanting)
-        elif audience is Audience.STABLE:
+        else:
             self._stable_seen = max(self._stable_seen, partition.last_stable_offset)
             self._stable.enter(wanting)
-        else:
-            self._replicas.enter(wanting)
-            if told_end < partition.high_watermark:
-                self._tell_replicas_soon()
 
     def leave(self, wanting: Wanting) -> None:
         self._committed.leave(wanting)
         self._stable.leave(wanting)
-        self._replicas.leave(wanting)
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
 
     def appended(self, size: int) -> None:
         """So many bytes more are in the log; 0 for the end of a transaction."""
         self._uncommitted_bytes += size
         self._ends_waiting = self._ends_waiting or not size
-        if self._replicas:
-            if size:
-                self._replicas.arrived(size)
-            else:
-                self._replicas.wake_all()
+        for watcher in self._watchers:
+            watcher.stir()
 
     def committed(self, before: int, offset: int, end: int, partition: Watermarked) -> None:
         """The high watermark went from `before` to `offset`, the log ends at `end`. How many bytes that is follows from
@@ -173,18 +182,21 @@ class Readers:
                 self._stable.arrived(size)
         if offset == end:
             self._ends_waiting = False
-        if self._replicas:
-            self._tell_replicas_soon()
+        if self._watchers:
+            self.tell_watchers_soon()
 
-    def _tell_replicas_soon(self) -> None:
-        if self._news is None:
-            self._news = self._clock.call_later(HIGH_WATERMARK_NEWS_S, self._tell_replicas)
+    def tell_watchers_soon(self) -> None:
+        """Of the high watermark: by then it may have moved on, and one answer does for both."""
+        if self._telling is None:
+            self._telling = self._clock.call_later(HIGH_WATERMARK_NEWS_S, self._tell_watchers)
 
-    def _tell_replicas(self) -> None:
-        self._news = None
-        self._replicas.wake_all()
+    def _tell_watchers(self) -> None:
+        self._telling = None
+        for watcher in list(self._watchers):
+            watcher.tell()
 
     def wake_all(self) -> None:
         self._committed.wake_all()
         self._stable.wake_all()
-        self._replicas.wake_all()
+        for watcher in list(self._watchers):
+            watcher.stir()

@@ -65,7 +65,12 @@ class Node:
         self.host.join_cluster(net, self._trio, lambda: self.in_touch)
         self.host.registered(self.epoch)
         self.fetch = Fetch(
-            self.host, FetchSessions(clock, SeededEntropy(1), 100), clock, self.disk.off_loop, max_bytes=50 << 20
+            self.host,
+            FetchSessions(clock, SeededEntropy(1), 100),
+            clock,
+            SeededEntropy(2),
+            self.disk.off_loop,
+            50 << 20,
         )
         self.listener = Listener(net, clock, max_frame_bytes=100 << 20, max_connections=100, max_idle_s=1e9)
         await self.listener.bind(f"broker-{self.id}", 0)

@@ -1,0 +1,185 @@
+"""Fetch by other brokers: only what is new is looked at, and nothing is forgotten for want of room or time."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Coroutine
+from pathlib import Path
+from typing import Any, cast
+
+from headrace.api.contract import Peer, Request
+from headrace.api.fetch import Fetch
+from headrace.api.fetch_sessions import FetchSessions
+from headrace.log.logs import Logs
+from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.partition import Partition
+from headrace.wire.batches import walk
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+from headrace.world.entropy import SeededEntropy
+from sim import loop as sim_loop
+from sim.disk import SimDisk
+from sim.loop import SimClock
+from sim.net import SimNetwork
+from tests.unit.log.batches import batch
+
+TOPIC_ID = uuid.UUID(int=5)
+COUNT = 8
+
+
+class NoWrites:
+    def change(self, topic: str, partition: PartitionImage, joins: object) -> asyncio.Future[PartitionImage]:
+        return asyncio.get_running_loop().create_future()
+
+
+class Room:
+    """A leader of some partitions, and a replica on broker 2 that knows how far it is."""
+
+    async def open(self) -> None:
+        self.clock, disk = SimClock(), SimDisk()
+        disk.make_dirs(Path("/data"))
+        logs = Logs(disk, self.clock, Path("/data"))
+        await logs.open(lambda _: None)
+        self.host = ReplicaHost(1, logs, self.clock, {})
+        self.host.join_cluster(SimNetwork(1).host("one"), NoWrites(), lambda: True)
+        self.host.registered(1)
+        self.see(0)
+        sessions = FetchSessions(self.clock, SeededEntropy(1), 10)
+        self.fetch = Fetch(self.host, sessions, self.clock, SeededEntropy(2), disk.off_loop, 50 << 20)
+        self.has = [0] * COUNT
+        self.heard = [-1] * COUNT
+        self.session = (0, 0)
+
+    def see(self, epoch: int) -> None:
+        brokers = {number: BrokerImage(number, "h", 1, None, 1) for number in (1, 2)}
+        states = tuple(PartitionImage(i, (1, 2), (1, 2), 1, epoch, epoch, (1, 1)) for i in range(COUNT))
+        topic = TopicImage("orders", TOPIC_ID, states, {}, version=epoch)
+        image = ClusterImage("c", 1, brokers).with_topics([topic])
+        self.host.follow(getattr(self, "image", ClusterImage("", -1)), image)
+        self.image = image
+
+    def partition(self, index: int) -> Partition:
+        return self.host.find("orders", index)
+
+    def question(self, index: int, epoch: int = 0) -> Message:
+        return Message(
+            partition=index, current_leader_epoch=epoch, fetch_offset=self.has[index], last_fetched_epoch=-1,
+            log_start_offset=0, partition_max_bytes=1 << 20,
+        )  # fmt: skip
+
+    async def ask(self, indexes: list[int], **changed: Any) -> Message:
+        fields: dict[str, Any] = {
+            "replica_id": -1, "replica_state": Message(replica_id=2, replica_epoch=1), "max_wait_ms": 500,
+            "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "rack_id": "", "forgotten_topics_data": [],
+            "session_id": self.session[0], "session_epoch": self.session[1],
+            "topics": [Message(topic="", topic_id=TOPIC_ID, partitions=[self.question(i) for i in indexes])],
+        }  # fmt: skip
+        reply = self.fetch(Request(1, 17, "test", Message(**fields | changed), Peer("", 0, "", 0)))
+        answer = reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
+        if not vars(answer).get("error_code", 0):
+            self.session = (answer.session_id, self.session[1] + 1)
+        return answer
+
+    async def round(self, indexes: list[int], **changed: Any) -> list[int]:
+        """One fetch, and what it brought taken: the partitions that gave records."""
+        gave = []
+        for topic in (await self.ask(indexes, **changed)).responses:
+            for part in topic.partitions:
+                self.heard[part.partition_index] = part.high_watermark
+                ends = [header.next_offset for _, header in walk(part.records)]
+                if ends:
+                    self.has[part.partition_index] = ends[-1]
+                    gave.append(part.partition_index)
+        return gave
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    sim_loop.run(story, 1)
+
+
+def test_a_waiting_fetch_is_answered_by_the_partition_that_got_something() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        room.clock.call_later(0.1, lambda: room.partition(5).append(batch()))
+        assert await room.round([]) == [5]
+        assert await room.round([5]) == []
+        assert room.heard[5] == room.partition(5).high_watermark == 1, "asking for more said that it has this"
+
+    run(story())
+
+
+def test_what_found_no_room_comes_with_the_next_answers() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        for index in range(COUNT):
+            room.partition(index).append(batch())
+        size, mentioned, rounds = len(batch()), list[int](), 0
+        while room.has != [1] * COUNT:
+            mentioned = await room.round(mentioned, max_bytes=2 * size)
+            assert len(mentioned) <= 2
+            rounds += 1
+        assert rounds == COUNT // 2
+        while room.heard != [1] * COUNT:
+            mentioned = await room.round(mentioned)
+
+    run(story())
+
+
+def test_records_that_were_sent_are_sent_again_only_when_asked_for_again() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        room.partition(3).append(batch())
+        assert await room.round([]) == [3]
+        room.has[3] = 0  # it could not be stored
+        assert await room.round([]) == []
+        assert await room.round([3]) == [3]
+
+    run(story())
+
+
+def test_a_forgotten_partition_is_silent_and_a_new_epoch_is_told() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        forgotten = [Message(topic="", topic_id=TOPIC_ID, partitions=[3])]
+        await room.round([], forgotten_topics_data=forgotten, max_wait_ms=0)
+        room.partition(3).append(batch())
+        assert await room.round([]) == []
+        room.clock.call_later(0.1, lambda: room.see(1))
+        answer = await room.ask([])
+        codes = {part.partition_index: part.error_code for part in answer.responses[0].partitions}
+        assert codes == dict.fromkeys([0, 1, 2, 4, 5, 6, 7], ErrorCode.fenced_leader_epoch)
+
+    run(story())
+
+
+def test_sessions_of_other_lives_and_lost_answers_are_refused() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        number, epoch = room.session
+        for session, code in (
+            ((number + 1, epoch), ErrorCode.fetch_session_id_not_found),
+            ((number, epoch + 1), ErrorCode.invalid_fetch_session_epoch),
+        ):
+            answer = await room.ask([], session_id=session[0], session_epoch=session[1])
+            assert answer.error_code == code
+        earlier = Message(replica_id=2, replica_epoch=0)
+        answer = await room.ask([], session_id=0, session_epoch=0, replica_state=earlier)
+        assert answer.error_code == ErrorCode.stale_broker_epoch
+        waiting = asyncio.ensure_future(room.ask([]))
+        await asyncio.sleep(0.1)
+        await room.ask(list(range(COUNT)), session_id=0, session_epoch=0, max_wait_ms=0)
+        assert (await waiting).responses == [], "whoever begins anew ends what waits"
+
+    run(story())
