@@ -61,7 +61,6 @@ class Committer:
                 tenure.write(forget(tenure.last))
 
     def _commit(self, stream: Stream, batch: int, run: str, members: Sequence[Member], was_decided: bool) -> Tenure:
-        self._log.create()
         tenure = self._log.take_over(stream)
         last = tenure.last
         if last.batch >= batch:
@@ -80,7 +79,6 @@ class Committer:
     def abort(self, stream: Stream, batch: int, run: str) -> None:
         """Give a run up: abort its transactions, also those of attempts that died without a word, unless it was
         decided."""
-        self._log.create()
         tenure = self._log.take_over(stream)
         last = tenure.last
         if last.batch >= batch:

@@ -55,32 +55,6 @@ class DecisionLog:
         self._transactions = transactions
         self._clock = clock
 
-    def create(self) -> None:
-        """Make the topic, if it is not there yet."""
-        if self._cluster.topics([TOPIC]):
-            return
-        replicas = min(REPLICAS, len(self._cluster.brokers()))
-        topic = Message(
-            name=TOPIC,
-            num_partitions=PARTITIONS,
-            replication_factor=replicas,
-            configs=[Message(name=name, value=value) for name, value in SETTINGS.items()],
-        )
-        answer = self._cluster.call(_CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000))
-        for made in answer.topics:
-            if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
-                code = ErrorCode(made.error_code)
-                raise Failure(
-                    f"the topic {TOPIC}, which holds the decisions of exactly-once sinks, cannot be created "
-                    f"({code.name}): create it with {PARTITIONS} partitions and cleanup.policy=compact, or write with "
-                    "option('delivery', 'at-least-once')"
-                )
-        begun_s = self._clock.monotonic()
-        while not self._cluster.topics([TOPIC]):  # every broker learns of it in its own time
-            if self._clock.monotonic() - begun_s > _STALL_S:
-                raise Failure(f"the topic {TOPIC} was created, and is not there after {_STALL_S:g} s")
-            self._clock.pause(_PAUSE_S)
-
     def last(self, stream: Stream) -> Decision:
         """The last decision on a stream that is final by now. One that is being made may be missed."""
         count = self._partition_count()
@@ -97,9 +71,9 @@ class DecisionLog:
         return [decision for decision in found if not decision.done]
 
     def take_over(self, stream: Stream) -> Tenure:
-        """Fence everybody else who decides for this stream, then read what was decided. The topic is there."""
+        """Fence everybody else who decides for this stream, then read what was decided."""
+        partition = _partition_of(stream, self._partition_count() or self._create())
         producer = self._transactions.begin(_transactional_id(stream), _TIMEOUT_MS)
-        partition = _partition_of(stream, self._partition_count())
         tenure = Tenure(self, stream, partition, producer)
         self._read(tenure.settled, partition)
         return tenure
@@ -145,11 +119,38 @@ class DecisionLog:
             raise KafkaError(code, f"a decision could not be written to {TOPIC}-{partition}: {code.name}")
         return int(result.base_offset)
 
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # --- the topic --------------------------------------------------------------------------------------------------
 
     def _partition_count(self) -> int:
         topic = self._cluster.topics([TOPIC]).get(TOPIC)
         return len(topic.partitions) if topic else 0
+
+    def _create(self) -> int:
+        """Make the topic; how many partitions it has."""
+        replicas = min(REPLICAS, len(self._cluster.brokers()))
+        topic = Message(
+            name=TOPIC,
+            num_partitions=PARTITIONS,
+            replication_factor=replicas,
+            configs=[Message(name=name, value=value) for name, value in SETTINGS.items()],
+        )
+        answer = self._cluster.call(_CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000))
+        for made in answer.topics:
+            if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+                code = ErrorCode(made.error_code)
+                raise Failure(
+                    f"the topic {TOPIC}, which holds the decisions of exactly-once sinks, cannot be created "
+                    f"({code.name}): create it with {PARTITIONS} partitions and cleanup.policy=compact, or write with "
+                    "option('delivery', 'at-least-once')"
+                )
+        begun_s = self._clock.monotonic()
+        while not (count := self._partition_count()):  # every broker learns of it in its own time
+            if self._clock.monotonic() - begun_s > _STALL_S:
+                raise Failure(f"the topic {TOPIC} was created, and is not there after {_STALL_S:g} s")
+            self._clock.pause(_PAUSE_S)
+        return count
+
+    # --- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self, settled: Settled, partition: int, end: int = -1) -> dict[bytes, bytes]:
         """Read on to the end of the log, or to `end`; the latest value of each key, of what is committed."""

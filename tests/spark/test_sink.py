@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, StringType
 from tests.spark.topics import Topics
 from tests.unit.spark.sink_world import committed
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def finish(query: StreamingQuery) -> None:

@@ -17,7 +17,7 @@ from tests.unit.spark.sink_world import committed, create_topic, end_offsets
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "survivors"
 SEED = 11
-START_S = 120  # until a driver has written something
+START_S = 300  # until a driver has written something
 FINISH_S = 600
 
 

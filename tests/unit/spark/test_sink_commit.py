@@ -194,6 +194,21 @@ def test_an_older_driver_is_fenced_between_its_look_at_the_log_and_its_decision(
     assert result(driver) == rows(FIRST)
 
 
+def test_a_decision_that_the_first_look_at_the_log_missed_is_found_before_another_is_made(driver: Driver) -> None:
+    """As when a leader is new and does not show the end of its log yet."""
+    told = driver.tasks(0, FIRST)
+    members = tuple(written.member for written in told if written.member)
+    driver.again().run(0, FIRST)
+    with committing(driver.options) as committer:
+        tenure = committer._log.take_over(driver.stream)
+        tenure.settled = sink_decision_log.Settled()
+        assert tenure.last == Decision(driver.stream)
+        with pytest.raises(Superseded, match="decided by another driver"):
+            committer._decide(tenure, Decision(driver.stream, 0, told[0].attempt.run, "", members, done=False))
+    driver.again().run(1, SECOND)
+    assert result(driver) == rows(FIRST, SECOND)
+
+
 def test_two_sinks_with_one_name_are_refused(broker: LocalBroker, driver: Driver) -> None:
     driver.run(0, FIRST)
     create_topic(broker.bootstrap, f"other-{driver.options.topic}")

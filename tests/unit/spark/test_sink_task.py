@@ -170,15 +170,17 @@ def test_a_partition_that_is_not_there_is_one_line(broker: LocalBroker) -> None:
 
 
 def test_a_broker_that_is_away_is_one_line_and_the_rerun_goes_on(broker: LocalBroker) -> None:
-    driver = new_driver(broker, 2, request_timeout_ms=300, delivery_timeout_ms=300)
+    driver = new_driver(broker, 2)
     told = driver.tasks(0, [["a"]])
     broker.stop()
+    patient = driver.options
+    driver.options = replace(patient, request_timeout_ms=300, delivery_timeout_ms=300)
     with pytest.raises(Exception, match=r"no broker of the cluster at .* answers"):
         driver.commit(told)
     with pytest.raises(Exception, match=r"no broker of the cluster at .* answers"):
         driver.again().run(0, [["a"]])
     broker.restart()
-    driver.options = replace(driver.options, request_timeout_ms=30_000, delivery_timeout_ms=60_000)
+    driver.options = patient
     driver.again().run(0, [["a"]])
     assert committed(broker.bootstrap, driver.options.topic) == ["a"]
 
