@@ -56,6 +56,34 @@ def test_a_replica_that_falls_behind_leaves_and_writes_go_on_and_it_comes_back()
     play(story, min_insync_replicas=2)
 
 
+def test_a_replica_on_a_line_a_hundred_times_slower_does_not_hold_up_the_others_for_long() -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        await commit(one)
+        for source, target in (("broker-1", "broker-3"), ("broker-3", "broker-1")):
+            trio.network.slow(source, target, 1.0)
+
+        async def load() -> None:
+            while True:
+                one.partition.append(batch(value=b"x" * 1000))
+                await trio.clock.sleep(0.05)
+
+        writing = asyncio.ensure_future(load())
+        try:
+            await trio.until(lambda: trio.state.isr == (1, 2), "the slow one is left out")
+            started = trio.clock.monotonic()
+            for _ in range(20):
+                await commit(one)
+            assert trio.clock.monotonic() - started < 5
+            trio.network.mend()
+            await trio.until(lambda: len(trio.state.isr) == 3, "it joins while others write")
+        finally:
+            writing.cancel()
+        await trio.alike()
+
+    play(story, lag_s=1.5, min_insync_replicas=2)
+
+
 def test_a_replica_that_is_too_many_messages_behind_leaves_at_once() -> None:
     async def story(trio: Trio) -> None:
         await commit(trio.nodes[1])
