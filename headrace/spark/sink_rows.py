@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.model.failure import Failure
 from headrace.wire.row_columns import Blobs, HeaderLists, Numbers, Rows
@@ -122,6 +121,8 @@ def _topics(column: pa.Array) -> tuple[Numbers, tuple[str, ...]]:
 def _times(column: pa.Array | None, rows: int, now_ms: int) -> memoryview | bytes:
     if column is None:
         return now_ms.to_bytes(8, "little") * rows
+    from pyarrow import compute as pc  # slow to load, and most writes do without
+
     times = column.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).fill_null(now_ms)
     if rows and pc.min(times).as_py() < 0:
         raise Failure(f"column timestamp has a time before 1970 ({pc.min(column).as_py()}): brokers take none such")
@@ -136,7 +137,8 @@ def _blobs(column: pa.Array) -> Blobs:
 
 
 def _numbers(column: pa.Array) -> Numbers:
-    column = column.cast(pa.int32())
+    if column.type != pa.int32():
+        column = column.cast(pa.int32())
     valid, data = column.buffers()
     return Numbers(len(column), _bytes(data), _bits(column, valid), column.offset)
 
