@@ -13,7 +13,7 @@ help: ## show this list
 
 install: $(STAMP) ## make .venv with headrace in it
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard headrace/wire/*.pyx headrace/wire/*.pxi) tools/venv.sh
+$(STAMP): pyproject.toml setup.py constraints.txt examples/declarative/requirements.txt $(wildcard headrace/wire/*.pyx headrace/wire/*.pxi) tools/venv.sh
 	@PYTHON=$(PYTHON) sh tools/venv.sh $(VENV)
 	@touch $@
 

@@ -29,3 +29,10 @@ if [ "${java:-0}" -lt 17 ]; then
     debian openjdk-17-jre-headless || echo "headrace: Spark needs Java 17 or newer: install openjdk-17-jre-headless" >&2
 fi
 "$venv/bin/python" -m pip -q --disable-pip-version-check install -c constraints.txt -e '.[dev,spark]'
+# Spark's declarative pipelines want pandas, which nothing else may lean on: it stays in a folder of its own.
+wanted=examples/declarative/requirements.txt
+if ! cmp -s "$wanted" "$venv/declarative/requirements.txt"; then
+    rm -rf "$venv/declarative"
+    "$venv/bin/python" -m pip -q --disable-pip-version-check install --target "$venv/declarative" -r "$wanted"
+    cp "$wanted" "$venv/declarative/"
+fi

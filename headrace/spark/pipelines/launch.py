@@ -140,7 +140,11 @@ def _guarded(made: Pipeline, config: Configuration, run: Run) -> dict[str, objec
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from headrace.spark.source import HeadraceSource
+
     try:
+        # Spark finds it by its name, too, but looks for it in a new process, which a busy machine may starve.
+        run.spark.dataSource.register(HeadraceSource)
         return made.run(config, run)
     except (PySparkException, Py4JError) as error:
         raise Failure(f"{config.title()}: {plain_error(error)}") from error
