@@ -54,6 +54,7 @@ class Machine:
         self._cluster = cluster
         self._settings = settings
         self._lives = 0
+        self._clock_off_ms = 0
         self.process: Process | None = None
         self.broker: Broker | None = None
 
@@ -118,6 +119,11 @@ class Machine:
             self.process = self.broker = None
         self._cluster.network.power_lost(self.name)
         self.disk.crash(self._cluster.random)
+
+    def set_clock_off(self, by_ms: int) -> None:
+        """The wall clock is wrong by so much from now on."""
+        self.clock.jump(by_ms - self._clock_off_ms)
+        self._clock_off_ms = by_ms
 
     def replace_disk(self) -> None:
         """An empty one in the place of the one that broke."""

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from sim.cluster import Machine, SimCluster
 
 Done = Callable[[str], None]
+_FARTHEST_MS = 3_000_000  # records from the future are refused from an hour on
 
 KINDS = {
     "kill": "a broker is killed, and started again",
@@ -29,7 +30,7 @@ KINDS = {
     "unseen": "a broker cannot reach ZooKeeper, and everybody else",
     "slow": "the links of a broker become slow",
     "reset": "connections between two brokers break",
-    "clock": "a broker's wall clock jumps by up to an hour",
+    "clock": "a broker's wall clock is set wrong by up to fifty minutes",
     "expire": "ZooKeeper ends a broker's session",
     "blink": "a broker's connection to ZooKeeper breaks",
     "mute": "a write to ZooKeeper takes effect and its answer is lost",
@@ -70,6 +71,7 @@ class Faults:
             self._cluster.ensemble.mend(machine.name)
             machine.disk.room_bytes = None
             machine.disk.fail_syncs = 0
+            machine.set_clock_off(0)
             if machine.process is not None:
                 machine.process.resume()
             machine.start()
@@ -171,7 +173,7 @@ class Faults:
     # --- clocks, ZooKeeper, disks -----------------------------------------------------------------------------------
 
     async def _clock(self, machine: Machine, other: Machine, lasts_s: float) -> None:
-        machine.clock.jump(self._random.randint(-3_600_000, 3_600_000))
+        machine.set_clock_off(self._random.randint(-_FARTHEST_MS, _FARTHEST_MS))
 
     async def _expire(self, machine: Machine, other: Machine, lasts_s: float) -> None:
         self._cluster.ensemble.expire(machine.name)

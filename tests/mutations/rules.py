@@ -129,7 +129,7 @@ CASES = [
     ),
     case(
         8,
-        "replicas.partition",
+        "replicas.committed_log",
         "        return None if last_offset < self._high_watermark else self._commits.wait_for(last_offset)",
         "        return None",
         f"{REPLICATION}:test_a_record_is_committed_when_every_replica_in_sync_has_it",
@@ -152,7 +152,7 @@ CASES = [
     ),
     case(
         10,
-        "cluster.controller",
+        "cluster.change_queue",
         "        return [Check(znodes.CONTROLLER_EPOCH, self._epoch), *operations]",
         "        return [*operations]",
         f"{HERE}:a_controller_that_was_replaced_unseen_changes_nothing",
@@ -224,7 +224,7 @@ CASES = [
     ),
     case(
         19,
-        "replicas.partition",
+        "replicas.committed_log",
         "        return self.leadership is not None and self._high_watermark < self.leadership.epoch_start",
         "        return False",
         f"{NEARBY}:test_a_new_leader_does_not_tell_an_end_before_what_was_told",
