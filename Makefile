@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check format map test-clients test-spark-cluster soak sim bench bench-spark demo clean
+.PHONY: help install serve test check format map test-clients test-spark-cluster soak sim chaos bench bench-spark demo clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -46,6 +46,9 @@ soak: $(STAMP) ## the suites that have a long form, at full length
 
 sim: $(STAMP) ## simulated clusters under faults: SEEDS=100, or one with SEED=17
 	@exec $(BIN)/python -m sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100))
+
+chaos: $(STAMP) ## a real cluster under real faults, as root: MINUTES=5 SEED=1
+	@exec $(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1)
 
 bench: $(STAMP) ## headrace beside Apache Kafka in one run
 	@exec $(BIN)/python -m bench

@@ -347,4 +347,5 @@ def _failed(recorder: Recorder, op: int, f: str, error: KafkaException) -> None:
 
 
 def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", "."): value for name, value in settings.items() if value is not None}
+    named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
+    return {name: value for name, value in named.items() if value is not None}

@@ -1,0 +1,175 @@
+"""`make chaos MINUTES=10 SEED=1`: a real cluster under real faults, and the verdict on what its clients saw.
+
+Three brokers and a ZooKeeper, each in a network namespace with an address of its own, brokers on ext4 disks whose power
+can be cut. Needs root. Ends with a heal, a full read by fresh clients and the checker: PASSED and 0, or FAILED and 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.cli.local_zookeeper import LocalZooKeeper
+from sim.history.invariants import Limits
+from sim.history.recorder import Recorder
+from sim.history.verdict import judge
+from tests.chaos.clients import PROBE, TOPICS, Clients
+from tests.chaos.faults import ZOOKEEPER, Faults
+from tests.chaos.hosts import Hosts
+from tests.chaos.machines import Machine
+from tests.recorded_clients import read_everything
+
+BROKERS = (1, 2, 3)
+PATIENCE_S = 120.0
+LIMITS = Limits(seen_within_s=300, stable_within_s=300)
+SETTINGS = "replica.lag.time.max.ms=5000\ngroup.min.session.timeout.ms=1000\n"
+
+
+class Run:
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder = folder
+        self._hosts = Hosts([*BROKERS, ZOOKEEPER])
+        keeper = folder / "zookeeper"
+        keeper.mkdir()
+        self._zookeeper = LocalZooKeeper(
+            keeper, 2181, host=self._hosts.address(ZOOKEEPER), wrapping=self._hosts.inside(ZOOKEEPER)
+        )
+        self._machines = {
+            number: Machine(number, self._hosts, folder, self._zookeeper.address, SETTINGS) for number in BROKERS
+        }
+        self._bootstrap = ",".join(machine.address for machine in self._machines.values())
+        self._sink = (folder / "history.jsonl").open("w", buffering=1)
+        self._recorder = Recorder(time.monotonic_ns, self._sink)
+        self._faults = Faults(
+            seed, self._hosts, self._machines, self._zookeeper, self._leader_of, lambda: self._in_sync() is None
+        )
+        self._start_s = time.monotonic()
+
+    def play(self, minutes: float) -> bool:
+        self._hosts.open()
+        self._zookeeper.start()
+        self._zookeeper.wait_until_ready()
+        for machine in self._machines.values():
+            machine.make_disk()
+            machine.start()
+        self._wait("brokers are ready", lambda: all(machine.ready for machine in self._machines.values()))
+        self._create_topics()
+        clients = Clients(self._recorder, self._bootstrap)
+        clients.start()
+        end_s = time.monotonic() + 60 * minutes
+        while time.monotonic() < end_s:
+            time.sleep(3)
+            self._faults.one(self._fault)
+            self._faults.supervise()
+        self._faults.heal()
+        self._fault("heal")
+        self._recorder.happened("faults", "heal")
+        self._wait("all replicas are in sync", lambda: self._in_sync() is None)
+        clients.finish()
+        read_everything(self._recorder, self._bootstrap, TOPICS)
+        return self._judge(clients)
+
+    def _judge(self, clients: Clients) -> bool:
+        verdict = judge(self._recorder.events, LIMITS)
+        _say(str(verdict))
+        _say("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(self._faults.counts.items())))
+        after_s = self._faults.writable_after_s
+        if after_s:
+            _say(
+                f"writable after a leader's death: median {statistics.median(after_s):.1f} s, "
+                f"longest {max(after_s):.1f} s, of {len(after_s)}"
+            )
+        _say(f"clients that began anew: {clients.begun_anew}")
+        return not verdict.violations and not self._faults.never_writable
+
+    def _fault(self, what: str) -> None:
+        _say(f"{time.monotonic() - self._start_s:7.1f} s  {what}")
+        self._recorder.happened("faults", "move", details={"fault": what})
+
+    # --- the cluster ------------------------------------------------------------------------------------------------
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+
+    def _create_topics(self) -> None:
+        topics = [NewTopic(name, count) for name, count in {**TOPICS, PROBE: 1}.items()]
+        admin = self._admin()
+        for made in admin.create_topics(topics, operation_timeout=30).values():
+            made.result(60)
+
+    def _leader_of(self, topic: str) -> int | None:
+        try:
+            admin = self._admin()
+            return int(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
+        except Exception:  # there is nobody to ask: any broker will do
+            return None
+
+    def _in_sync(self) -> str | None:
+        """What is missing."""
+        try:
+            admin = self._admin()
+            found = admin.list_topics(timeout=10)
+        except Exception as error:
+            return str(error)
+        if len(found.brokers) < len(BROKERS):
+            return f"only the brokers {sorted(found.brokers)} are there"
+        for topic in found.topics.values():
+            for partition in topic.partitions.values():
+                if len(partition.isrs) < len(partition.replicas) or len(partition.replicas) < len(BROKERS):
+                    return f"{topic.topic}-{partition.id}: in sync {partition.isrs} of {partition.replicas}"
+        return None
+
+    def _wait(self, what: str, condition: object) -> None:
+        assert callable(condition)
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {PATIENCE_S:g} s: {what} ({self._in_sync()})")
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        for machine in self._machines.values():
+            machine.close()
+        self._zookeeper.kill()
+        self._hosts.close()
+        self._sink.close()
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description="A real cluster under real faults.")
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
+    run = Run(folder, asked.seed)
+    passed = False
+    try:
+        passed = run.play(asked.minutes)
+    except TimeoutError as error:
+        _say(str(error))
+    finally:
+        run.close()
+    if passed:
+        shutil.rmtree(folder)
+    else:
+        _say(
+            f"the history and the logs are in {folder}; `python -m sim.history {folder}/history.jsonl` judges it again"
+        )
+    _say("PASSED" if passed else f"FAILED with seed {asked.seed}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

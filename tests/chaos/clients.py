@@ -1,0 +1,146 @@
+"""What works on a cluster while it suffers: recorded confluent-kafka clients, each in a thread of its own.
+
+Producers, members of a group and an exactly-once pipe. A client that ends of a fatal error begins anew under the next
+session's name, as a process that is started again; that is no failure of the cluster. Threads end when `stop` is set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException, Producer
+
+from sim.history.recorder import Recorder
+from tests.recorded_clients import RecordedConsumer, RecordedProducer, RecordedTransactions
+
+ORDERS, MADE, PROBE = "orders", "made", "probe"
+TOPICS = {ORDERS: 3, MADE: 2}
+GROUP, PIPE_GROUP = "shop", "pipe-group"
+_DRAIN_S = 120.0
+
+
+class Clients:
+    def __init__(self, recorder: Recorder, bootstrap: str) -> None:
+        self.stop_sending = threading.Event()
+        self.stop_reading = threading.Event()
+        self.begun_anew = 0
+        self._recorder = recorder
+        self._bootstrap = bootstrap
+        self._senders: list[threading.Thread] = []
+        self._readers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for name in ("producer-1", "producer-2"):
+            self._senders.append(self._thread(name, self._produce))
+        for name in ("member-1", "member-2"):
+            self._readers.append(self._thread(name, self._read))
+        self._readers.append(self._thread("pipe", self._pipe))
+        details = {"group": PIPE_GROUP, "inputs": places(ORDERS), "outputs": places(MADE), "mode": "exactly-once"}
+        self._recorder.happened("pipe", "pipe", details=details)
+
+    def finish(self) -> None:
+        """Everything that is under way is brought to its end."""
+        self.stop_sending.set()
+        for thread in self._senders:
+            thread.join(_DRAIN_S)
+        time.sleep(15)  # readers catch up
+        self.stop_reading.set()
+        for thread in self._readers:
+            thread.join(_DRAIN_S)
+        hanging = [thread.name for thread in (*self._senders, *self._readers) if thread.is_alive()]
+        if hanging:
+            raise TimeoutError(f"{', '.join(hanging)} did not come to an end within {_DRAIN_S:g} s of the heal")
+
+    def _thread(self, name: str, session: Callable[[str], None]) -> threading.Thread:
+        def run() -> None:
+            for number in itertools.count(1):
+                session(f"{name}/{number}")
+                if (self.stop_sending if session == self._produce else self.stop_reading).is_set():
+                    return
+                self.begun_anew += 1
+                time.sleep(0.5)
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _produce(self, proc: str) -> None:
+        fatal = threading.Event()
+        producer = RecordedProducer(
+            self._recorder, proc, self._bootstrap, linger_ms=5, message_timeout_ms=300_000,
+            error_cb=lambda error: fatal.set() if error.fatal() else None,
+        )  # fmt: skip
+        for number in itertools.count():
+            if fatal.is_set() or self.stop_sending.is_set():
+                break
+            producer.send(ORDERS, b"x" * (number % 100), b"k%d" % (number % 20), number % TOPICS[ORDERS])
+            time.sleep(0.02)
+        if not fatal.is_set():
+            producer.flush(_DRAIN_S)
+        self._recorder.happened(proc, "close")
+
+    def _read(self, proc: str) -> None:
+        member = RecordedConsumer(self._recorder, proc, self._bootstrap, GROUP, session_timeout_ms=10_000)
+        member.subscribe(ORDERS)
+        while not self.stop_reading.is_set():
+            if member.poll(200, 0.2):
+                member.commit()
+        member.close()
+
+    def _pipe(self, proc: str) -> None:
+        with _closing(self._pipe_reader(proc)) as reader:
+            writer = RecordedTransactions(
+                self._recorder, f"{proc}/out", self._bootstrap, "pipe", transaction_timeout_ms=20_000
+            )
+            try:
+                writer.init()
+                reader.subscribe(ORDERS)
+                while not self.stop_reading.is_set():
+                    self._transaction(reader, writer)
+            except KafkaException:
+                pass  # a new one begins anew
+            self._recorder.happened(f"{proc}/out", "close")
+
+    def _pipe_reader(self, proc: str) -> RecordedConsumer:
+        return RecordedConsumer(
+            self._recorder, f"{proc}/in", self._bootstrap, PIPE_GROUP, in_pipe=True, session_timeout_ms=10_000,
+
+        )  # fmt: skip
+
+    def _transaction(self, reader: RecordedConsumer, writer: RecordedTransactions) -> None:
+        txn = writer.begin()
+        records = reader.poll(100, 0.5, txn)
+        for record in records:
+            writer.send(MADE, b"", None, record.off % TOPICS[MADE], src=record.uid or "")
+        writer.send_offsets(reader)
+        writer.commit()
+
+
+@contextmanager
+def _closing(reader: RecordedConsumer) -> Iterator[RecordedConsumer]:
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def places(topic: str) -> list[str]:
+    return [f"{topic}-{index}" for index in range(TOPICS[topic])]
+
+
+def seconds_until_writable(bootstrap: str, patience_s: float = 60.0) -> float | None:
+    """How long it takes until a write with acks=all is acknowledged; None if it is not."""
+    start = time.monotonic()
+    stored: list[bool] = []
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": int(patience_s * 1000), "log_level": 0,
+         "retry.backoff.ms": 20, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 50,
+         "reconnect.backoff.max.ms": 200}
+    )  # fmt: skip
+    producer.produce(PROBE, b"probe", partition=0, on_delivery=lambda error, _: stored.append(error is None))
+    producer.flush(patience_s)
+    return time.monotonic() - start if stored == [True] else None

@@ -1,0 +1,161 @@
+"""The faults of a chaos run: drawn from the seed, done to real processes, and undone.
+
+One at a time, for seconds, with quiet times between. What headrace promises bounds them as in the simulation: a machine
+loses writes only while all others have everything, unless topics sync before they acknowledge.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from headrace.cli.local_zookeeper import LocalZooKeeper
+from tests.chaos.clients import PROBE, seconds_until_writable
+from tests.chaos.hosts import Hosts
+from tests.chaos.machines import Machine
+
+ZOOKEEPER = 100
+
+KINDS = {
+    "kill": "a broker is killed, and started again",
+    "stop": "a broker is stopped cleanly, and started again",
+    "pause": "a broker stands still for up to ten seconds",
+    "split": "two brokers cannot reach each other",
+    "deaf": "one broker hears nothing from another, which hears it",
+    "alone": "a broker's cable is pulled",
+    "unseen": "a broker cannot reach ZooKeeper",
+    "slow": "a broker's link is slow",
+    "power": "a broker loses power: what was not synced is gone",
+    "full": "a broker's disk is full",
+    "fsync": "every sync of a broker fails with an IO error; it then loses power",
+    "keeper-kill": "ZooKeeper is killed, and started again",
+    "keeper-pause": "ZooKeeper stands still",
+}
+
+
+class Faults:
+    def __init__(
+        self,
+        seed: int,
+        hosts: Hosts,
+        machines: Mapping[int, Machine],
+        zookeeper: LocalZooKeeper,
+        leader_of: Callable[[str], int | None],
+        in_sync: Callable[[], bool],
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.writable_after_s: list[float] = []
+        self.never_writable = 0
+        self._random = random.Random(seed)
+        self._hosts = hosts
+        self._machines = machines
+        self._zookeeper = zookeeper
+        self._leader_of = leader_of
+        self._in_sync = in_sync
+        self._bootstrap = ",".join(machine.address for machine in machines.values())
+
+    def one(self, tell: Callable[[str], None]) -> None:
+        """The next fault, from its beginning to its end."""
+        kind = self._random.choice(list(KINDS))
+        number = self._random.choice(sorted(self._machines))
+        other = self._random.choice([each for each in self._machines if each != number])
+        lasts_s = self._random.uniform(1, 10)
+        if kind in ("power", "fsync") and not self._in_sync():
+            return
+        self.counts[kind] += 1
+        tell(f"{kind} {number} {lasts_s:.1f} s")
+        act: Callable[[Machine, int, float], None] = getattr(self, "_" + kind.replace("-", "_"))
+        act(self._machines[number], other, lasts_s)
+
+    def heal(self) -> None:
+        self._hosts.mend()
+        self._zookeeper.pause(False)
+        for machine in self._machines.values():
+            machine.fail_syncs(False)
+            machine.fill_disk(False)
+            machine.pause(False)
+            self.supervise()
+
+    def supervise(self) -> None:
+        """Start what is not running."""
+        for machine in self._machines.values():
+            if machine.died:
+                machine.forget()
+            machine.start()
+
+    # --- each -------------------------------------------------------------------------------------------------------
+
+    def _kill(self, machine: Machine, other: int, lasts_s: float) -> None:
+        leader = self._leader_of(PROBE)
+        victim = self._machines.get(leader or -1, machine)
+        victim.kill()
+        took = seconds_until_writable(self._bootstrap)
+        if took is None:
+            self.never_writable += 1
+        else:
+            self.writable_after_s.append(took)
+        victim.start()
+
+    def _stop(self, machine: Machine, other: int, lasts_s: float) -> None:
+        machine.stop()
+        time.sleep(lasts_s)
+        machine.start()
+
+    def _pause(self, machine: Machine, other: int, lasts_s: float) -> None:
+        machine.pause(True)
+        time.sleep(lasts_s)
+        machine.pause(False)
+
+    def _split(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._hosts.cut(machine.number, other)
+        self._deaf(machine, other, lasts_s)
+
+    def _deaf(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._hosts.cut(other, machine.number)
+        time.sleep(lasts_s)
+        self._hosts.mend()
+
+    def _alone(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._hosts.isolate(machine.number)
+        time.sleep(lasts_s)
+        self._hosts.mend()
+
+    def _unseen(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._hosts.cut(machine.number, ZOOKEEPER)
+        self._hosts.cut(ZOOKEEPER, machine.number)
+        time.sleep(lasts_s)
+        self._hosts.mend()
+
+    def _slow(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._hosts.slow(machine.number)
+        time.sleep(lasts_s)
+        self._hosts.mend()
+
+    def _power(self, machine: Machine, other: int, lasts_s: float) -> None:
+        machine.cut_power()
+        time.sleep(lasts_s)
+        machine.start()
+
+    def _full(self, machine: Machine, other: int, lasts_s: float) -> None:
+        machine.fill_disk(True)
+        time.sleep(lasts_s)
+        machine.fill_disk(False)
+
+    def _fsync(self, machine: Machine, other: int, lasts_s: float) -> None:
+        machine.fail_syncs(True)
+        time.sleep(min(lasts_s, 4))
+        machine.fail_syncs(False)
+        self._power(machine, other, 1)
+
+    def _keeper_kill(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._zookeeper.kill()
+        time.sleep(lasts_s)
+        self._zookeeper.start()
+        self._zookeeper.wait_until_ready()
+
+    def _keeper_pause(self, machine: Machine, other: int, lasts_s: float) -> None:
+        self._zookeeper.pause(True)
+        time.sleep(lasts_s)
+        self._zookeeper.pause(False)

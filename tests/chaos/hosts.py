@@ -1,0 +1,95 @@
+"""Hosts of a chaos run: network namespaces on one bridge, each with an address, that can be cut off from each other.
+
+Owns the namespaces, the bridge and nothing else of the machine's network; names carry the process id, so runs do not
+meet, and `close` removes everything. Needs root and iproute2.
+
+A link is cut without anybody being told: the sender gets a wrong hardware address for the other, so its packets go
+nowhere, while what the other sends still arrives. So each direction is cut alone. Clients run outside, on the bridge.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+_NOWHERE = "02:00:00:00:00:01"
+_OUTSIDE = 254
+
+
+def command(*words: str, check: bool = True) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+class Hosts:
+    def __init__(self, numbers: Sequence[int]) -> None:
+        """Each host has a number, which ends its address."""
+        tag = os.getpid() % 30_000
+        self._net = f"10.{100 + tag // 250}.{tag % 250}"
+        self._bridge = f"hr{tag}"
+        self._numbers = list(numbers)
+        self._cut: set[tuple[int, int]] = set()
+
+    def address(self, number: int) -> str:
+        return f"{self._net}.{number}"
+
+    def inside(self, number: int) -> list[str]:
+        """What to put before a command that is to run on this host."""
+        return ["ip", "netns", "exec", self._name(number)]
+
+    def _name(self, number: int) -> str:
+        return f"{self._bridge}-{number}"
+
+    def _port(self, number: int) -> str:
+        return f"{self._bridge}p{number}"
+
+    def open(self) -> None:
+        command("ip", "link", "add", self._bridge, "type", "bridge")
+        command("ip", "addr", "add", f"{self.address(_OUTSIDE)}/24", "dev", self._bridge)
+        command("ip", "link", "set", self._bridge, "up")
+        for number in self._numbers:
+            name, port = self._name(number), self._port(number)
+            command("ip", "netns", "add", name)
+            command("ip", "link", "add", port, "type", "veth", "peer", "name", "e0", "netns", name)
+            command("ip", "link", "set", port, "master", self._bridge, "up")
+            command("ip", "-n", name, "addr", "add", f"{self.address(number)}/24", "dev", "e0")
+            command("ip", "-n", name, "link", "set", "e0", "up")
+            command("ip", "-n", name, "link", "set", "lo", "up")
+
+    def close(self) -> None:
+        for number in self._numbers:
+            command("ip", "netns", "del", self._name(number), check=False)
+            command("ip", "link", "del", self._port(number), check=False)
+        command("ip", "link", "del", self._bridge, check=False)
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def cut(self, source: int, target: int) -> None:
+        """What `source` sends no longer reaches `target`."""
+        self._cut.add((source, target))
+        command(
+            "ip", "-n", self._name(source), "neigh", "replace", self.address(target), "lladdr", _NOWHERE,
+            "dev", "e0", "nud", "permanent",
+        )  # fmt: skip
+
+    def isolate(self, number: int) -> None:
+        """The cable is pulled."""
+        command("ip", "link", "set", self._port(number), "down")
+
+    def slow(self, number: int) -> None:
+        """What this host sends goes out at 512 kbit/s."""
+        command(
+            "tc", "-n", self._name(number), "qdisc", "replace", "dev", "e0", "root", "tbf", "rate", "512kbit",
+            "burst", "3200", "latency", "2s",
+        )  # fmt: skip
+
+    def mend(self) -> None:
+        for source, target in sorted(self._cut):
+            command("ip", "-n", self._name(source), "neigh", "del", self.address(target), "dev", "e0", check=False)
+        self._cut.clear()
+        for number in self._numbers:
+            command("ip", "link", "set", self._port(number), "up")
+            command("tc", "-n", self._name(number), "qdisc", "del", "dev", "e0", "root", check=False)
