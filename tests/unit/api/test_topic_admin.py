@@ -98,14 +98,14 @@ def test_a_check_only_makes_nothing(tmp_path: Path) -> None:
 
 def test_when_the_time_is_up_the_client_is_told_and_the_work_goes_on(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
-        room.controller._queued.set = lambda: None  # type: ignore[method-assign]  # the controller is slow
+        room.controller._changes._queued.set = lambda: None  # type: ignore[method-assign]  # the controller is slow
         asked = asyncio.ensure_future(ask(create_topics(room), CREATE_TOPICS, 7, topics=[new("a")], timeout_ms=10_000))
         for _ in range(5):
             await asyncio.sleep(0)
         assert not asked.done()
         room.clock.advance(10)
         assert (await asked).topics[0].error_code == ErrorCode.request_timed_out
-        del room.controller._queued.set
+        del room.controller._changes._queued.set
         await room.controller.create_topic(NewTopic("b"))
         assert set(room.view.image.topics) == {"a", "b"}
 
