@@ -9,6 +9,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.clients.patience import until
+
 PATIENCE_S = 60.0
 
 
@@ -24,10 +26,21 @@ class Topics:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         made = self._admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
         made[topic].result(PATIENCE_S)
+        self._wait_for(topic, partitions)
         return topic
 
     def grow(self, topic: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_S)
+        self._wait_for(topic, partitions)
+
+    def _wait_for(self, topic: str, partitions: int) -> None:
+        """Kafka answers before every broker has heard of a topic."""
+
+        def known() -> bool:
+            found = self._admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
+            return found is not None and len(found.partitions) == partitions
+
+        until(f"topic {topic} is known with {partitions} partitions", known, PATIENCE_S)
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
