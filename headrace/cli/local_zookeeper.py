@@ -7,6 +7,7 @@ form an ensemble: then each is told of all the others.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -22,6 +23,8 @@ from headrace.model.failure import Failure
 HOST = "127.0.0.1"
 TICK_MS = 500  # sessions may be as short as two ticks and as long as forty
 _READY_S = 60.0
+_PORTS = range(10_000, 32_000)
+_offers = itertools.count(os.getpid() * 61)  # so that processes begin at different ones
 _STOP_S = 10.0
 
 
@@ -135,15 +138,22 @@ class LocalZooKeeper:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody uses now."""
-    taken = [socket.socket() for _ in range(count)]
-    try:
-        for door in taken:
-            door.bind((HOST, 0))
-        return [door.getsockname()[1] for door in taken]
-    finally:
-        for door in taken:
-            door.close()
+    """Ports of the loopback that nobody uses now, no two calls of one process the same.
+
+    They lie below those that the system gives to outgoing connections: a server that is stopped and started again must
+    find its port free, and while it is away its clients open connections many times a second.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = _PORTS.start + next(_offers) % len(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
 
 
 def _java() -> str:
