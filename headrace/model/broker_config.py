@@ -56,6 +56,9 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut costs at "
          "most what came since", low=1),
+    _own("headrace.scrub.bytes.per.second", _T.LONG, 4 << 20,
+         "how fast everything that is stored is read once a day, to find what the disk has let rot; 0: it is not",
+         low=0),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
          "how often that is looked at; a broker must be there for two looks in a row. Kafka's 300 s leave a cluster "
          "lopsided for longer than a restart takes", low=1),
@@ -178,6 +181,7 @@ class BrokerConfig:
     offsets_topic_partitions: int = 16
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    scrub_bytes_per_s: int = 4 << 20
     replica_fetch_max_bytes: int = 4 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
@@ -196,6 +200,7 @@ _FIELDS: Mapping[str, str] = {
     "auto.create.topics.enable": "auto_create_topics",
     "broker.rack": "rack",
     "headrace.flush.interval.ms": "flush_interval_ms",
+    "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "transaction_expiry_interval_ms",

@@ -181,6 +181,12 @@ class Conversation:
                             await pulled.reconcile(epoch, part)
                         except (KafkaError, OSError) as error:
                             pulled.failed(error, self._home.clock.monotonic())
+        for pulled in [pulled for pulled in self._due() if pulled.is_doubted]:
+            try:
+                if await pulled.partition.mend(pulled.epoch):
+                    self._session.mention_again((pulled.partition.topic_id, pulled.partition.index))
+            except (KafkaError, OSError) as error:
+                pulled.failed(error, self._home.clock.monotonic())
         lost = [pulled for pulled in self._due() if pulled.out_of_range]
         if lost:
             await self._find_start(connection, lost)

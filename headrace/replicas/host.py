@@ -11,6 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from headrace.log.logs import Logs
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
@@ -25,6 +26,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 from headrace.world.net import Net
 
+T = TypeVar("T")
 LeadershipChanged = Callable[[str, int, bool, int], None]  # topic, partition, leads, epoch
 
 
@@ -85,6 +87,10 @@ class ReplicaHost:
         for partition in self.partitions():
             if partition.leads:
                 partition.resign(gone)
+
+    async def off_loop(self, work: Callable[..., T], *args: object) -> T:
+        """Run work on a log that waits for the disk."""
+        return await self._logs.off_loop(work, *args)
 
     async def run(self) -> None:
         """Until cancelled."""

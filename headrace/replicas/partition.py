@@ -51,6 +51,7 @@ class Partition(CommittedLog):
         self._resigned_epoch = -1  # it does not lead again in an epoch in which it gave up
         self._reshaping = False
         self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
+        self.doubted_from: int | None = None  # a batch there is damaged, and the leader has a better one
         self._refusals = Refusals()
 
     def __str__(self) -> str:
@@ -268,6 +269,40 @@ class Partition(CommittedLog):
         self.resign(KafkaError(ErrorCode.kafka_storage_error, why))
         if leadership is not None:
             self.isr_changes.leave(leadership.state)
+
+    def doubt(self, offset: int) -> None:
+        """A batch at `offset` is damaged on this disk. Others have it, if there are others: a leader leaves to them,
+        and a follower gets it again."""
+        if self.alone or self.log.offline is not None:
+            return
+        self.doubted_from = offset
+        leadership = self.leadership
+        if leadership is not None and self._others_are_enough(leadership.state):
+            self.resign(KafkaError(ErrorCode.not_leader_or_follower, f"{self} is damaged here"))
+            self.isr_changes.leave(leadership.state)
+
+    def _others_are_enough(self, state: PartitionImage) -> bool:
+        others = len(set(state.isr) - {self._home.broker_id})
+        return others >= max(1, self.log.config.min_insync_replicas)
+
+    @property
+    def told_end(self) -> int:
+        """What a follower says that it has: not what it doubts, if the others can do without it."""
+        if self.doubted_from is None or self.state is None or not self._others_are_enough(self.state):
+            return self.log.end_offset
+        return self.doubted_from
+
+    async def mend(self, epoch: int) -> bool:
+        """Cut the log where it is damaged, once it is stored that nobody counts on this replica; whether it was cut."""
+        offset, state = self.doubted_from, self.state
+        counted = () if state is None else (*state.isr, *dict(state.elr))
+        if offset is None or state is None or self._home.broker_id in counted:
+            return False
+        self.doubted_from = None
+        logger.warning("%s: cutting the log at the damage, offset %d, to get it again", self, offset)
+        self._high_watermark = min(self._high_watermark, max(offset, self.log.start_offset))
+        await self.reshape(epoch, self.log.truncate_to, offset)
+        return True
 
     def review(self) -> None:
         """What only time brings: a replica that fell behind, one that need not be waited for any more, a dead disk."""

@@ -49,7 +49,12 @@ class Pulled:
 
     @property
     def offset(self) -> int:
-        return self.log.end_offset
+        return self.partition.told_end
+
+    @property
+    def is_doubted(self) -> bool:
+        """Part of the log is damaged, and waits to be cut off."""
+        return self.offset < self.log.end_offset
 
     @property
     def is_throttled(self) -> bool:
@@ -101,7 +106,7 @@ class Pulled:
             self.out_of_range = True
             return
         check(answer.error_code)
-        records = memoryview(answer.records or b"")
+        records = memoryview(b"" if self.is_doubted else answer.records or b"")
         leader_start = answer.log_start_offset
         if len(records) >= HEADER_BYTES:
             first = read_header(records).base_offset

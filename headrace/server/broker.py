@@ -45,6 +45,7 @@ from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, C
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
+from headrace.replicas.scrub import Scrub
 from headrace.replicas.watermarks import Watermarks
 from headrace.server.dispatch import Dispatcher
 from headrace.server.forwarding import CLIENT_ID as FORWARDING
@@ -203,7 +204,7 @@ class Broker:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             rooms = (self._logs, self._host, self._groups, self._transactions)
-            parts = (self._controller, *rooms, self._listener, self._lag)
+            parts = (self._controller, *rooms, self._listener, self._lag, self._scrub)
             for part in parts if self._standing is None else (self._standing, self._lease, *parts[1:]):
                 group.create_task(part.run())
 
@@ -280,6 +281,7 @@ class Broker:
         desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         self._host.on_leadership(self._on_leadership)
         self._lag = LoopLag(clock)
+        self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
         self._seen = RequestsSeen()
         rooms = Rooms(
             config=config,
@@ -333,7 +335,7 @@ class Broker:
         def gather() -> Iterator[Metric]:
             yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
             yield from controller_metrics(self._controller, self._view.image)
-            yield from replica_metrics(self._host)
+            yield from replica_metrics(self._host, self._scrub)
             yield from group_metrics(self._groups, self._host, self._world.clock)
             yield from transaction_metrics(self._transactions, self._host, self._world.clock)
 

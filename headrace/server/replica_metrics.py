@@ -11,9 +11,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.isr import UNKNOWN
+from headrace.replicas.scrub import Scrub
 
 
-def replica_metrics(host: ReplicaHost) -> Iterator[Metric]:
+def replica_metrics(host: ReplicaHost, scrub: Scrub) -> Iterator[Metric]:
     partitions = list(host.partitions())
     led = [partition for partition in partitions if partition.leads]
     yield GaugeMetricFamily("headrace_partitions", "Partitions of which this broker has a replica.", len(partitions))
@@ -42,6 +43,12 @@ def replica_metrics(host: ReplicaHost) -> Iterator[Metric]:
         "headrace_committed_records_lost",
         "Committed records that this broker cut off to be like its leaders, after unclean elections.",
         sum(p.records_lost for p in partitions),
+    )
+    yield CounterMetricFamily(
+        "headrace_scrubbed_bytes", "Bytes that were read to see whether they are still right.", scrub.bytes_read
+    )
+    yield CounterMetricFamily(
+        "headrace_damages", "Batches that were found damaged on disk, one for each partition and look.", scrub.damages
     )
     lag = GaugeMetricFamily(
         "headrace_replica_lag",

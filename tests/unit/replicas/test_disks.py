@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from headrace.replicas.scrub import Scrub
 from headrace.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.batches import batch
 from tests.unit.replicas.trio import Trio, play
@@ -139,5 +140,63 @@ def test_what_was_committed_is_known_after_a_clean_stop_of_all() -> None:
         trio.elect(1, isr=(1,))
         assert trio.nodes[1].partition.high_watermark == 4, "nobody else is there to tell"
         await asyncio.sleep(0)
+
+    play(story, min_insync_replicas=2)
+
+
+def rot(trio: Trio, broker_id: int, byte: int) -> None:
+    """Flip a bit in the first segment of a broker's log."""
+    node = trio.nodes[broker_id]
+    node.disk.flip_bit(node.partition.log.directory / f"{0:020d}.log", 8 * byte)
+
+
+async def scrubbed(trio: Trio, broker_id: int) -> Scrub:
+    node = trio.nodes[broker_id]
+    scrub = Scrub(node.host, trio.clock, 1 << 20)
+    await scrub.look_at_everything()
+    return scrub
+
+
+@pytest.mark.parametrize("victim", [1, 3])
+def test_a_damaged_copy_is_found_and_mended_from_a_good_one(victim: int) -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        for _ in range(5):
+            one.partition.append(batch(3, value=b"x" * 100))
+        await trio.alike()
+        good = trio.nodes[2].batches()
+        size = one.partition.log.size_bytes // 5
+        assert [(await scrubbed(trio, broker)).damages for broker in (1, 2, 3)] == [0, 0, 0]
+        rot(trio, victim, 2 * size + 100)
+        found = await scrubbed(trio, victim)
+        assert (found.damages, trio.nodes[victim].partition.doubted_from) == (1, 6)
+        await trio.until(lambda: victim not in trio.state.isr, "it is stored that the damaged one is out")
+        if victim == 1:
+            assert not one.partition.leads
+            trio.elect(2)
+        await trio.until(lambda: len(trio.state.isr) == 3, "it is in sync again")
+        await trio.alike()
+        assert trio.nodes[victim].batches() == good
+        assert (await scrubbed(trio, victim)).damages == 0
+
+    play(story, min_insync_replicas=2)
+
+
+def test_a_damaged_copy_that_is_needed_stays_and_is_told() -> None:
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        one.partition.append(batch(3))
+        await trio.alike()
+        await trio.nodes[3].stop(crash=True)
+        trio.store(isr=(1, 2), isr_epochs=(1, 1))
+        rot(trio, 2, 70)
+        assert (await scrubbed(trio, 2)).damages == 1
+        for _ in range(20):
+            waiting = one.partition.committed(one.partition.append(batch()))
+            if waiting is not None:
+                await waiting
+            await trio.clock.sleep(1)
+        assert trio.state.isr == (1, 2), "without it nothing could be committed"
+        assert two.partition.log.end_offset == 23
 
     play(story, min_insync_replicas=2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from headrace.replicas.host import ReplicaHost
+from headrace.replicas.scrub import Scrub
 from headrace.server.replica_metrics import replica_metrics
+from sim.loop import SimClock
 from tests.unit.log.batches import batch
 from tests.unit.replicas.trio import Trio, play
 
@@ -11,7 +13,7 @@ from tests.unit.replicas.trio import Trio, play
 def read(host: ReplicaHost) -> dict[str, float]:
     """By name, and by name and broker where there is one."""
     found: dict[str, float] = {}
-    for metric in replica_metrics(host):
+    for metric in replica_metrics(host, Scrub(host, SimClock(), 0)):
         for sample in metric.samples:
             broker = sample.labels.get("broker")
             found[f"{metric.name}-{broker}" if broker else metric.name] = sample.value

@@ -1,0 +1,62 @@
+"""The slow look at everything that is stored: a batch that rots on disk is found before it is needed.
+
+Runs in the broker's task group, a mebibyte at a time and so many a second, over all partitions, and begins anew when it
+is through, a day after it began at the earliest. What is found is logged and counted. A follower that is not needed for
+the commits of its partition then mends its copy: it tells its leader that it has no more than what lies before the
+damage, waits until it is stored that it is out of sync, cuts the log there and pulls the rest again (pulling.py). A
+leader lays the partition down, if another replica is in sync, and becomes such a follower.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.log.scrubbing import PIECE_BYTES, scrub
+from headrace.replicas.host import ReplicaHost
+from headrace.replicas.partition import Partition
+from headrace.wire.errors import KafkaError
+from headrace.world.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+PASS_S = 24 * 3600.0
+
+
+class Scrub:
+    def __init__(self, host: ReplicaHost, clock: Clock, bytes_per_s: int) -> None:
+        self.bytes_read = 0
+        self.damages = 0
+        self._host = host
+        self._clock = clock
+        self._pause_s = PIECE_BYTES / bytes_per_s if bytes_per_s else None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while self._pause_s is not None:
+            await self._clock.sleep(PASS_S)
+            await self.look_at_everything()
+
+    async def look_at_everything(self) -> None:
+        for partition in list(self._host.partitions()):
+            await self.look_at(partition)
+
+    async def look_at(self, partition: Partition) -> None:
+        offset = partition.log.start_offset
+        while not partition.log.offline:
+            try:
+                found = await self._host.off_loop(scrub, partition.log, offset)
+            except KafkaError:  # the log was cut or closed meanwhile
+                return
+            self.bytes_read += found.size
+            if found.damaged_at is not None:
+                self.damages += 1
+                logger.error(
+                    "%s: the batch at offset %d is damaged on disk, in %s; check the disk",
+                    partition, found.damaged_at, partition.log.directory,
+                )  # fmt: skip
+                partition.doubt(found.damaged_at)
+                return
+            if not found.size:
+                return
+            offset = found.next_offset
+            await self._clock.sleep(self._pause_s or 0.0)
