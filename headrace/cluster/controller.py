@@ -17,7 +17,7 @@ from headrace.cluster import office, partition_requests, setting_changes, topic_
 from headrace.cluster.change import Change, change_partitions, in_groups
 from headrace.cluster.change_queue import ChangeQueue, as_kafka_error, was_overtaken
 from headrace.cluster.leader_balance import BalanceTerms, LeaderBalance
-from headrace.cluster.partition_requests import known_partition, preferred_election
+from headrace.cluster.partition_requests import preferred_election
 from headrace.cluster.recovery import LogEnds, Recovery
 from headrace.cluster.setting_changes import Resource, SettingChange
 from headrace.cluster.store import BadVersion, ConnectionLost, NodeExists, Store, StoreError
@@ -107,18 +107,17 @@ class Controller:
 
     def elect_leader(self, topic: str, index: int, *, unclean: bool = False) -> asyncio.Future[PartitionImage]:
         """The preferred replica leads again; or, with `unclean`, the longest log where nobody leads."""
-        if unclean:
+        if unclean and self.in_office:
             return asyncio.ensure_future(self._elect_unclean(topic, index))
         return self._changes.submit(lambda image, epoch: preferred_election(image, topic, index, epoch))
 
     async def _elect_unclean(self, topic: str, index: int) -> PartitionImage:
-        known_partition(self._changes.planned, topic, index)
-        if not self.in_office:
-            raise KafkaError(ErrorCode.not_controller, f"broker {self._broker_id} is not the controller")
+        def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:
+            return self.recovery.plan(image, (topic, index), ends, epoch, unclean=True)
+
+        self.recovery.check(self._changes.planned, (topic, index), unclean=True)
         ends = (await self.recovery.ends(self._changes.planned, [(topic, index)]))[topic, index]
-        elected = await self._changes.submit(
-            lambda image, epoch: self.recovery.plan(image, (topic, index), ends, epoch, unclean=True)
-        )
+        elected = await self._changes.submit(plan)
         self.recovery.tell(topic, elected, ends)
         return elected
 

@@ -15,7 +15,8 @@ from typing import Protocol
 from headrace.cluster import election
 from headrace.cluster.change import Change, change_partition
 from headrace.cluster.election import LogEnd
-from headrace.model.image import BrokerImage, ClusterImage, PartitionImage
+from headrace.cluster.partition_requests import known_partition
+from headrace.model.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from headrace.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -53,21 +54,26 @@ class Recovery:
                 found[place][broker] = end
         return found
 
+    def check(self, image: ClusterImage, place: Place, *, unclean: bool) -> PartitionImage:
+        """The partition, if it is worth asking for it; KafkaError if it is not there, or needs no such election."""
+        partition = known_partition(image, *place)
+        name = f"{place[0]}-{place[1]}"
+        if partition.leader != NO_LEADER:
+            raise KafkaError(ErrorCode.election_not_needed, f"{name} is led by broker {partition.leader}")
+        if not election.can_recover(partition, image.brokers, unclean=unclean):
+            raise KafkaError(ErrorCode.eligible_leaders_not_available, f"{name} waits for replicas that are not alive")
+        return partition
+
     def plan(
         self, image: ClusterImage, place: Place, ends: Mapping[int, LogEnd], controller_epoch: int, *, unclean: bool
     ) -> Change[PartitionImage]:
         """KafkaError if it cannot lead, or need not."""
-        partition = image.partition(*place)
-        name = f"{place[0]}-{place[1]}"
-        if partition is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {name}")
-        if not election.can_recover(partition, image.brokers, unclean=unclean):
-            raise KafkaError(ErrorCode.election_not_needed, f"{name} has a leader, or one will come back")
+        partition = self.check(image, place, unclean=unclean)
         elected = election.recover(partition, ends, image.brokers, unclean=unclean)
         if elected is None:
             raise KafkaError(
                 ErrorCode.eligible_leaders_not_available,
-                f"not all live replicas of {name} said how long their logs are; it is tried again",
+                f"not all live replicas of {place[0]}-{place[1]} said how long their logs are; try again",
             )
         return change_partition(image, place[0], elected, controller_epoch)
 

@@ -4,8 +4,8 @@ A broker that dies, or is started again, leaves every ISR and loses what it led;
 can lead something; settings change what may be elected; a reassignment is over when its replicas are in sync. All of it
 is one pure step per partition (`next_state`), taken whenever the image changes, for the partitions that it concerns.
 
-Runs while its controller is in office, and writes through the controller's own queue. What holds: what a lost race left
-undone is looked at again, because the race's winner changed the image.
+Runs while its controller is in office, and writes through the controller's own queue. What holds: what could not be
+done is looked at again, a moment later or when the image changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, Parti
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 
-_ASK_AGAIN_S = 1.0  # how long a broker that did not say how long its logs are is left in peace
+_AGAIN_S = 1.0  # before what could not be done or was not answered is tried again
 
 T = TypeVar("T")
 
@@ -117,6 +117,8 @@ class Tending:
             if middle:
                 await self._write(states[:middle])
                 await self._write(states[middle:])
+            else:
+                self._clock.call_later(_AGAIN_S, self._stir, [states[0][0]])
 
     async def _grow(self) -> None:
         image = self._desk.planned
@@ -146,7 +148,7 @@ class Tending:
         ends = await self._recovery.ends(image, places)
         open_questions = [place[0] for place in places if not await self._elect(place, ends[place])]
         if open_questions:
-            self._clock.call_later(_ASK_AGAIN_S, self._stir, open_questions)
+            self._clock.call_later(_AGAIN_S, self._stir, open_questions)
 
     async def _elect(self, place: Place, ends: Mapping[int, election.LogEnd]) -> bool:
         """Whether there is nothing left to ask."""
