@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.spark.archive_read import LakePiece
 
 # What compressed batches open to may be many times a fetch; Spark gets it in portions of about this size.
-_PORTION_BYTES = 16 << 20
+_PORTION_BYTES = 4 << 20
 
 _clusters: dict[tuple[object, ...], Cluster] = {}
 
