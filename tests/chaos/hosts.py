@@ -38,7 +38,7 @@ class Hosts:
 
     def inside(self, number: int) -> list[str]:
         """What to put before a command that is to run on this host."""
-        return ["ip", "netns", "exec", self._name(number)]
+        return ["nsenter", f"--net=/run/netns/{self._name(number)}"]  # and no mount namespace, as `ip netns exec` would
 
     def _name(self, number: int) -> str:
         return f"{self._bridge}-{number}"

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
-SEEDS_EACH = 100 if SOAK else 3
+SEEDS_EACH = 100 if SOAK else 2
 
 
 def told(*arguments: str) -> str:
