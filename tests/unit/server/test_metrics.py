@@ -75,3 +75,6 @@ def test_what_happened_can_be_read_off(tmp_path: Path) -> None:
     assert samples["headrace_request_seconds_count", (("api", "Produce"),)] == 3
     assert ("headrace_event_loop_lag_seconds_count", ()) in samples
     assert samples["headrace_connections_accepted_total", ()] == 1
+    assert samples["headrace_active_controller", ()] == samples["headrace_brokers", ()] == 1
+    assert samples["headrace_offline_partitions", ()] == samples["headrace_moving_partitions", ()] == 0
+    assert samples["headrace_recovering_partitions", ()] == samples["headrace_unclean_elections_total", ()] == 0
