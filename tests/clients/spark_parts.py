@@ -19,7 +19,12 @@ from tests.clients.shell import Stage
 from tests.clients.suites import ROOT, say
 
 DEADLINE_S = 1200.0
-SPARK_TESTS = ("tests/spark/test_source.py", "tests/spark/test_sink.py")
+SPARK_TESTS = (
+    "tests/unit/spark/test_sink_task.py",
+    "tests/unit/spark/test_sink_commit.py",
+    "tests/spark/test_source.py",
+    "tests/spark/test_sink.py",
+)
 
 
 @dataclass(frozen=True)

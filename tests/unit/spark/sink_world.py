@@ -1,22 +1,28 @@
 """The sink without Spark: tasks and drivers as plain calls, on a real broker, with a crash wherever a test wants one.
 
 A driver here does what Spark does: it runs the tasks of a batch, then commits; after a crash it runs the batch again.
+HEADRACE_BOOTSTRAP runs all of it on another broker, such as Apache Kafka, but for what needs a headrace broker in hand.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from headrace.client.metadata import Cluster
 from headrace.spark.sink import committing
 from headrace.spark.sink_names import Stream, TaskAttempt
 from headrace.spark.sink_options import SinkOptions
 from headrace.spark.sink_task import TaskWriter, Written
+from headrace.testing.local_broker import LocalBroker
 from headrace.wire import batches, records
 from headrace.wire.end_markers import read_marker
 from headrace.wire.messages import Message
@@ -25,6 +31,26 @@ from headrace.world.net import Line, dial
 
 FETCH, CREATE_TOPICS = 1, 19
 MARKERS_S = 30.0
+
+
+ELSEWHERE = os.environ.get("HEADRACE_BOOTSTRAP")
+needs_headrace = pytest.mark.skipif(ELSEWHERE is not None, reason="stops the broker, or pushes its clock")
+
+
+@dataclass(frozen=True)
+class BrokerElsewhere:
+    """A broker that others started."""
+
+    bootstrap: str
+
+
+@contextmanager
+def any_broker(folder: Path) -> Iterator[LocalBroker | BrokerElsewhere]:
+    if ELSEWHERE is not None:
+        yield BrokerElsewhere(ELSEWHERE)
+        return
+    with LocalBroker(folder) as running:
+        yield running
 
 
 class Crash(BaseException):

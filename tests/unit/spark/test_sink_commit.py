@@ -21,17 +21,27 @@ from headrace.spark.sink_names import Stream
 from headrace.spark.sink_task import Written
 from headrace.testing.local_broker import LocalBroker
 from headrace.wire import batches
-from tests.unit.spark.sink_world import Crash, CrashingNet, Driver, committed, create_topic, fetched, sink_options
+from tests.unit.spark.sink_world import (
+    BrokerElsewhere,
+    Crash,
+    CrashingNet,
+    Driver,
+    any_broker,
+    committed,
+    create_topic,
+    fetched,
+    needs_headrace,
+    sink_options,
+)
 
 FIRST = [["a", "b", "c"], ["d"]]
 SECOND = [["e"], ["f", "g"]]
-numbers = itertools.count()
+names = (f"out-{uuid.uuid4()}" for _ in itertools.count())
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    folder: Path = tmp_path_factory.mktemp("sink")
-    with LocalBroker(folder) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker | BrokerElsewhere]:
+    with any_broker(tmp_path_factory.mktemp("sink")) as running:
         yield running
 
 
@@ -41,7 +51,7 @@ def driver(broker: LocalBroker) -> Driver:
 
 
 def new_driver(broker: LocalBroker) -> Driver:
-    topic = f"out-{next(numbers)}"
+    topic = next(names)
     create_topic(broker.bootstrap, topic)
     return Driver(sink_options(broker.bootstrap, topic))
 
@@ -220,6 +230,7 @@ def test_two_sinks_with_one_name_are_refused(broker: LocalBroker, driver: Driver
     assert result(named) == rows(FIRST)
 
 
+@needs_headrace
 def test_a_transaction_that_timed_out_before_the_decision_fails_a_batch_that_can_run_again(broker: LocalBroker) -> None:
     driver = new_driver(broker)
     driver.options = replace(driver.options, transaction_timeout_ms=60_000)
@@ -231,6 +242,7 @@ def test_a_transaction_that_timed_out_before_the_decision_fails_a_batch_that_can
     assert result(driver) == rows(FIRST)
 
 
+@needs_headrace
 def test_a_transaction_that_timed_out_after_the_decision_is_an_error_that_names_the_batch(broker: LocalBroker) -> None:
     driver = new_driver(broker)
     driver.options = replace(driver.options, transaction_timeout_ms=60_000)
@@ -241,6 +253,7 @@ def test_a_transaction_that_timed_out_after_the_decision_is_an_error_that_names_
             driver.again().run(7, FIRST)
 
 
+@needs_headrace
 def test_a_broker_that_restarts_between_decision_and_commits_changes_nothing(broker: LocalBroker) -> None:
     driver = new_driver(broker)
     leave_decided(driver, driver.tasks(0, FIRST))
@@ -260,6 +273,7 @@ def test_a_decision_of_many_transactions_is_cut_into_parts(driver: Driver, monke
     assert result(driver) == rows(wide, SECOND)
 
 
+@needs_headrace
 def test_decisions_are_kept_short_by_compaction_and_still_say_what_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
