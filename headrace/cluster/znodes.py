@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.model.failure import Failure
 from headrace.model.image import PartitionImage
 
 CLUSTER_ID = "/cluster/id"
@@ -47,7 +48,7 @@ FOLDERS = ("/cluster", "/brokers", BROKERS, BROKER_EPOCHS, TOPICS, PARTITIONS, "
 _ALL_BROKERS = "default"
 
 
-class UnreadableNode(Exception):
+class UnreadableNode(Failure):
     """A node that a later version wrote, or nobody did."""
 
 
