@@ -1,35 +1,60 @@
-"""DeleteRecords, v0 to v2: truncation of history. Everything before the offset goes; -1 means all that is committed."""
+"""DeleteRecords, v0 to v2: truncation of history. Everything before the offset goes; -1 means all that is committed.
+
+The answer waits until every replica in sync has let go as well, so that no election brings the records back. If that
+takes longer than the client waits, it is told so; they go all the same.
+"""
 
 from __future__ import annotations
 
-from headrace.api.contract import Request
+import asyncio
+
+from headrace.api.contract import Reply, Request
+from headrace.api.deadline import result_of, settle
 from headrace.model.topic_config import TopicConfig
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+from headrace.world.clock import Clock
+
+_Waiting = list[tuple[asyncio.Future[None], Message]]
 
 
 class DeleteRecords:
-    def __init__(self, host: ReplicaHost) -> None:
+    def __init__(self, host: ReplicaHost, clock: Clock) -> None:
         self._host = host
+        self._clock = clock
 
-    def __call__(self, request: Request) -> Message:
-        return Message(
-            topics=[
-                Message(name=topic.name, partitions=[self._one(topic.name, asked) for asked in topic.partitions])
-                for topic in request.body.topics
-            ]
-        )
+    def __call__(self, request: Request) -> Reply:
+        waiting: _Waiting = []
+        topics = []
+        for topic in request.body.topics:
+            partitions = [self._one(topic.name, asked, waiting) for asked in topic.partitions]
+            topics.append(Message(name=topic.name, partitions=partitions))
+        response = Message(topics=topics)
+        return response if not waiting else self._when_deleted(response, waiting, request.body.timeout_ms)
 
-    def _one(self, topic: str, asked: Message) -> Message:
+    def _one(self, topic: str, asked: Message, waiting: _Waiting) -> Message:
         try:
             partition = self._host.find(topic, asked.partition_index)
             _check_policy(partition, partition.log.config)
             start = partition.delete_records(asked.offset)
-            return Message(partition_index=asked.partition_index, low_watermark=start)
+            answer = Message(partition_index=asked.partition_index, low_watermark=start, error_code=0)
+            deleted = partition.deleted_everywhere(start)
+            if deleted is not None:
+                waiting.append((deleted, answer))
+            return answer
         except KafkaError as error:
             return Message(partition_index=asked.partition_index, low_watermark=-1, error_code=error.code)
+
+    async def _when_deleted(self, response: Message, waiting: _Waiting, timeout_ms: int) -> Message:
+        await settle(self._clock, timeout_ms, [deleted for deleted, _ in waiting])
+        for deleted, answer in waiting:
+            try:
+                result_of(deleted)
+            except KafkaError as error:
+                answer.low_watermark, answer.error_code = -1, error.code
+        return response
 
 
 def _check_policy(partition: Partition, config: TopicConfig) -> None:

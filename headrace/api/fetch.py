@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from headrace.api.contract import Reply, Request
 from headrace.api.fetch_sessions import FetchPlan, FetchSessions, Wanted
-from headrace.api.replica_fetch import ReplicaFetch
+from headrace.api.replica_fetch import ReplicaFetch, Watched
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -104,9 +104,8 @@ class Fetch:
     def _admit(self, partition: Partition, wanted: Wanted, reader: Reader) -> None:
         if reader.is_replica:
             partition.check_leader(wanted.leader_epoch)
-            if not wanted.noted:
-                partition.replica_fetched(reader.replica_id, reader.replica_epoch, wanted.offset)
-                wanted.noted = True
+            if isinstance(wanted, Watched):
+                wanted.note(partition, reader.replica_id, reader.replica_epoch)
         elif reader.rack and not partition.leads:
             partition.check_follower(wanted.leader_epoch, wanted.offset)
         else:

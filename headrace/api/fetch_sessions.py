@@ -27,8 +27,8 @@ class Wanted:
     """One partition that a fetch asks for, and what its session last told about it."""
 
     __slots__ = (
-        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "noted", "offset", "told_end", "told_start",
-        "topic", "topic_id",
+        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "told_end", "told_start", "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: Message, partition: Message) -> None:
@@ -44,7 +44,6 @@ class Wanted:
         self.max_bytes: int = partition.partition_max_bytes
         self.leader_epoch: int = partition.current_leader_epoch
         self.last_fetched_epoch: int = partition.last_fetched_epoch
-        self.noted = False  # what a replica says of itself by asking for this
 
 
 class FetchSession:

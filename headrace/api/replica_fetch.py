@@ -34,12 +34,23 @@ _LAST = 2**31 - 1
 class Watched(Wanted):
     """One partition that a replica follows."""
 
-    __slots__ = ("_partition", "_session")
+    __slots__ = ("_noted", "_partition", "_session", "_start")
 
     def __init__(self, topic: Message, partition: Message, session: ReplicaSession) -> None:
         super().__init__(topic, partition)
         self._session = session
         self._partition: Partition | None = None
+
+    def ask(self, partition: Message) -> None:
+        super().ask(partition)
+        self._start: int = partition.log_start_offset
+        self._noted = False
+
+    def note(self, partition: Partition, replica_id: int, replica_epoch: int) -> None:
+        """What the replica says of itself by asking for this; once."""
+        if not self._noted:
+            partition.replica_fetched(replica_id, replica_epoch, self.offset, self._start)
+            self._noted = True
 
     def stir(self) -> None:
         self._session.stirred(self)

@@ -19,13 +19,13 @@ class ReplicaSession:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = 0
-        self._offsets: dict[Key, int] = {}
+        self._told: dict[Key, tuple[int, int]] = {}  # where our logs start and end
         self.asked: dict[Key, Pulled] = {}
 
     def restart(self) -> None:
         """Begin anew; the leader forgets what it knew under the same number."""
         self._epoch = 0
-        self._offsets.clear()
+        self._told.clear()
         self.asked.clear()
 
     def request(self, wanted: Iterable[Pulled], partition_bytes: int) -> Message:
@@ -33,12 +33,13 @@ class ReplicaSession:
         current = {(pulled.partition.topic_id, pulled.partition.index): pulled for pulled in wanted}
         topics: dict[uuid.UUID, Message] = {}
         for key, pulled in current.items():
-            if self.asked.get(key) is pulled and self._offsets.get(key) == pulled.offset:
+            extent = (pulled.log.start_offset, pulled.offset)
+            if self.asked.get(key) is pulled and self._told.get(key) == extent:
                 continue
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = Message(topic_id=key[0], topic=pulled.partition.topic, partitions=[])
-            self._offsets[key] = pulled.offset
+            self._told[key] = extent
             topic.partitions.append(
                 Message(
                     partition=key[1],
@@ -52,7 +53,7 @@ class ReplicaSession:
         forgotten: dict[uuid.UUID, list[int]] = {}
         for topic_id, index in self.asked.keys() - current.keys():
             forgotten.setdefault(topic_id, []).append(index)
-            self._offsets.pop((topic_id, index), None)
+            self._told.pop((topic_id, index), None)
         self.asked = current
         return Message(
             session_id=self._id,
@@ -71,7 +72,7 @@ class ReplicaSession:
 
     def mention_again(self, key: Key) -> None:
         """What came of this partition was of no use: without being asked the leader would not send it again."""
-        self._offsets.pop(key, None)
+        self._told.pop(key, None)
 
     def pulled(self, key: Key) -> Pulled | None:
         return self.asked.get(key)

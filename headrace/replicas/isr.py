@@ -36,6 +36,8 @@ class Follower:
     """Of the broker's start that fetched."""
     end_offset: int = UNKNOWN
     """Where its log ends; unknown until it has fetched."""
+    start_offset: int = UNKNOWN
+    """Where its log starts."""
     asked_s: float = 0.0
     """When it fetched last, and where the leader's log ended then."""
     asked_end: int = UNKNOWN

@@ -17,7 +17,16 @@ from dataclasses import replace
 from typing import Protocol
 
 from headrace.model.image import BrokerImage, PartitionImage
-from headrace.replicas.isr import Follower, Limits, committed_end, falls_behind, is_near, may_commit, may_join
+from headrace.replicas.isr import (
+    UNKNOWN,
+    Follower,
+    Limits,
+    committed_end,
+    falls_behind,
+    is_near,
+    may_commit,
+    may_join,
+)
 from headrace.wire.errors import ErrorCode, KafkaError
 
 Alive = Mapping[int, BrokerImage]
@@ -53,8 +62,11 @@ class Leadership:
             broker_id: self.followers.get(broker_id) or Follower(broker_id, now_s) for broker_id in others
         }
 
-    def fetched(self, broker_id: int, broker_epoch: int, offset: int, own_end: int, now_s: float) -> None:
-        """A replica has everything before `offset`. Raises KafkaError if it is none, or from an earlier life."""
+    def fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, own_end: int, now_s: float, start: int = UNKNOWN
+    ) -> None:
+        """A replica has everything from `start` to before `offset`. Raises KafkaError if it is none, or from an earlier
+        life."""
         follower = self.followers.get(broker_id)
         if follower is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"broker {broker_id} has no replica here")
@@ -64,6 +76,12 @@ class Leadership:
                 f"broker {broker_id} was started again: epoch {follower.broker_epoch} came after {broker_epoch}",
             )
         follower.fetched(broker_epoch, offset, own_end, now_s)
+        follower.start_offset = start
+
+    def lowest_start(self, own_start: int) -> int:
+        """From where on everybody in sync has the log: what lies before is nowhere any more."""
+        members = [self.followers[broker_id] for broker_id in self.state.isr if broker_id in self.followers]
+        return min([own_start, *(follower.start_offset for follower in members)])
 
     def grew(self, before: int, now_s: float) -> None:
         """The log ended at `before` until now: whoever has everything up to there was caught up until now."""

@@ -12,6 +12,7 @@ handlers; appends check role and epoch and write with no await in between.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from headrace.replicas.isr import may_commit
 from headrace.replicas.isr_changes import IsrChanges
 from headrace.replicas.leadership import Leadership
 from headrace.replicas.refusals import Refusals
+from headrace.replicas.waiters import CommitWaiters
 from headrace.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class Partition(CommittedLog):
         self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
         self.doubted_from: int | None = None  # a batch there is damaged, and the leader has a better one
         self._refusals = Refusals()
+        self._deletions = CommitWaiters()  # for all in sync to have deleted as well
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -118,6 +121,7 @@ class Partition(CommittedLog):
             self.leadership = Leadership(state, self._home.broker_id, self.log.end_offset, now_s)
         else:
             self.leadership.adopt(state, now_s)
+            self._deletions.advance(self.leadership.lowest_start(self.log.start_offset))
         self.commit_more()
         if not self.alone and not may_commit(state, self.log.config.min_insync_replicas):
             self._commits.fail(
@@ -147,6 +151,7 @@ class Partition(CommittedLog):
         self._resigned_epoch = self.leader_epoch if led else self._resigned_epoch
         self._commits.fail(error)
         self._syncs.fail(error)
+        self._deletions.fail(error)
         self.readers.wake_all()
         if led:
             self._home.on_role(self, False, self.leader_epoch)
@@ -248,8 +253,8 @@ class Partition(CommittedLog):
 
     # --- other replicas ---------------------------------------------------------------------------------------------
 
-    def replica_fetched(self, broker_id: int, broker_epoch: int, offset: int) -> None:
-        """A follower has everything before `offset`, under this leader's epoch."""
+    def replica_fetched(self, broker_id: int, broker_epoch: int, offset: int, start: int = -1) -> None:
+        """A follower has everything from `start` to before `offset`, under this leader's epoch."""
         leadership = self.leadership
         if leadership is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{self} has no replica on broker {broker_id}")
@@ -257,7 +262,8 @@ class Partition(CommittedLog):
             raise KafkaError(ErrorCode.offset_out_of_range)
         follower = leadership.followers.get(broker_id)
         before = -1 if follower is None else follower.end_offset
-        leadership.fetched(broker_id, broker_epoch, offset, self.log.end_offset, self._home.clock.monotonic())
+        leadership.fetched(broker_id, broker_epoch, offset, self.log.end_offset, self._home.clock.monotonic(), start)
+        self._deletions.advance(leadership.lowest_start(self.log.start_offset))
         if offset != before:
             self.commit_more()
         if broker_id not in leadership.state.isr:
@@ -402,6 +408,13 @@ class Partition(CommittedLog):
         self.log.advance_start(target)
         self.readers.wake_all()
         return self.log.start_offset
+
+    def deleted_everywhere(self, before: int) -> asyncio.Future[None] | None:
+        """None when nobody in sync has records before this offset any more, else a future of that moment."""
+        leadership = self.leadership
+        if leadership is None or leadership.lowest_start(self.log.start_offset) >= before:
+            return None
+        return self._deletions.wait_for(before - 1)
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.log.reconfigure(config)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.api.delete_records import DeleteRecords
 from headrace.log.partition_log import Appended
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -180,17 +181,31 @@ def test_nobody_leads_while_its_log_is_being_cut() -> None:
     play(story)
 
 
-def test_deleted_records_go_from_every_replica() -> None:
+async def delete(node: Node, before: int, timeout_ms: int = 10_000) -> tuple[int, int]:
+    """(low watermark, error code), when the answer comes."""
+    part = Message(partition_index=0, offset=before)
+    asked = Message(name="orders", partitions=[part])
+    answer = await node.ask(DeleteRecords(node.host, node.clock), 2, topics=[asked], timeout_ms=timeout_ms)
+    found = answer.topics[0].partitions[0]
+    return found.low_watermark, found.error_code
+
+
+def test_deleted_records_are_gone_from_every_replica_in_sync_when_that_is_answered() -> None:
     async def story(trio: Trio) -> None:
         for _ in range(4):
             _, committed = write(trio.nodes[1], 3)
             await committed
-        trio.nodes[1].partition.delete_records(7)
-        await trio.until(
-            lambda: {node.partition.log.start_offset for node in trio.nodes.values()} == {7}, "all logs start at 7"
-        )
+        assert await delete(trio.nodes[1], 7) == (7, 0)
+        assert {node.partition.log.start_offset for node in trio.nodes.values()} == {7}
+        assert (await delete(trio.nodes[2], 8))[1] == ErrorCode.not_leader_or_follower
+        trio.network.cut("broker-1", "broker-3")
+        assert await delete(trio.nodes[1], 9, timeout_ms=500) == (-1, ErrorCode.request_timed_out)
+        assert await delete(trio.nodes[1], 10, timeout_ms=60_000) == (-1, ErrorCode.request_timed_out)
+        write(trio.nodes[1])
+        assert await delete(trio.nodes[1], 11, timeout_ms=60_000) == (11, 0), "when the third is out of sync"
+        assert trio.state.isr == (1, 2)
 
-    play(story)
+    play(story, min_insync_replicas=2)
 
 
 def test_a_replica_that_was_away_goes_on_where_the_leaders_log_starts_now() -> None:

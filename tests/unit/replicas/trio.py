@@ -51,6 +51,7 @@ class Node:
         self.disk.make_dirs(FOLDER)
         self.disk.sync_dir(FOLDER.parent)
         self.in_touch = True
+        self.clock = trio.clock
         self._trio = trio
         self._image = ClusterImage("", -1)
 
