@@ -71,12 +71,7 @@ def change_partitions(image: ClusterImage, states: Iterable[State], controller_e
         by_topic.setdefault(image.topics[topic].id, []).append(replace(state, version=state.version + 1))
     step = [set_partition(topic_id, state, controller_epoch) for topic_id in by_topic for state in by_topic[topic_id]]
 
-    def delta(image: ClusterImage) -> ClusterImage:
-        for topic_id, changed in by_topic.items():
-            image = image.with_partitions(topic_id, changed)
-        return image
-
-    return Change([step], delta, None)
+    return Change([step], lambda image: image.with_partitions(by_topic), None)
 
 
 def create_partition(topic_id: uuid.UUID, partition: PartitionImage, controller_epoch: int) -> Operation:

@@ -210,8 +210,8 @@ class ChangeQueue:
         except NoNode:
             return
         state = znodes.decode_partition(overtaken.path, data)
-        topic_id = uuid.UUID(folder)
-        self._view.merge(self._view.image.with_partitions(topic_id, [znodes.image_of(int(index), state, stat.version)]))
+        now = {uuid.UUID(folder): [znodes.image_of(int(index), state, stat.version)]}
+        self._view.merge(self._view.image.with_partitions(now))
 
     async def sweep(self) -> None:
         """Remove what no topic names any more; between two changes only."""

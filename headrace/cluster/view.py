@@ -54,10 +54,7 @@ class ClusterView:
 
     def _merge_told(self) -> None:
         told, self._told = self._told, {}
-        image = self._image
-        for topic_id, partitions in told.items():
-            image = image.with_partitions(topic_id, partitions)
-        self.merge(image)
+        self.merge(self._image.with_partitions(told))
 
     def publish(self, image: ClusterImage) -> None:
         old, self._image = self._image, image

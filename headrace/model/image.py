@@ -86,16 +86,18 @@ class ClusterImage:
             topics[topic.name] = by_id[topic.id] = topic
         return replace(self, topics=topics, topics_by_id=by_id, version=self.version + 1)
 
-    def with_partitions(self, topic_id: uuid.UUID, changed: Iterable[PartitionImage]) -> ClusterImage:
-        """With these states where they are newer. A topic that is gone stays gone."""
-        topic = self.topics_by_id.get(topic_id)
-        if topic is None:
-            return self
-        partitions = list(topic.partitions)
-        for partition in changed:
-            if partition.index < len(partitions) and partition.version > partitions[partition.index].version:
-                partitions[partition.index] = partition
-        return self.with_topics([replace(topic, partitions=tuple(partitions))])
+    def with_partitions(self, changed: Mapping[uuid.UUID, Iterable[PartitionImage]]) -> ClusterImage:
+        """With these states, by topic, where they are newer. A topic that is gone stays gone."""
+        topics: list[TopicImage] = []
+        for topic_id, states in changed.items():
+            topic = self.topics_by_id.get(topic_id)
+            if topic is not None:
+                partitions = list(topic.partitions)
+                for state in states:
+                    if state.index < len(partitions) and state.version > partitions[state.index].version:
+                        partitions[state.index] = state
+                topics.append(replace(topic, partitions=tuple(partitions)))
+        return self.with_topics(topics)
 
     def without_topic(self, name: str) -> ClusterImage:
         topics, by_id = dict(self.topics), dict(self.topics_by_id)

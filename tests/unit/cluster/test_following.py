@@ -173,7 +173,7 @@ def test_of_two_states_the_view_keeps_the_newer_one() -> None:
     view.publish(ClusterImage("c", 1).with_topics([topic(2)]).with_broker_settings("", {"a": "1"}, 3))
     old = view.image
     newer = replace(topic(1).partitions[0], leader=2, leader_epoch=1, version=4)
-    view.merge(old.with_partitions(ORDERS, [newer]))
+    view.merge(old.with_partitions({ORDERS: [newer]}))
     grown = replace(topic(3), version=1, settings={})
     view.merge(view.image.with_topics([grown]))
     view.merge(old.with_broker_settings("", {"a": "0"}, 2))

@@ -133,4 +133,4 @@ async def hand_over(image: ClusterImage, view: ClusterView) -> None:
     from dataclasses import replace
 
     state = image.topics["orders"].partitions[0]
-    view.merge(image.with_partitions(ORDERS, [replace(state, leader=2, leader_epoch=1, version=1)]))
+    view.merge(image.with_partitions({ORDERS: [replace(state, leader=2, leader_epoch=1, version=1)]}))
