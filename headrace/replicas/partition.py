@@ -1,4 +1,4 @@
-"""One partition on this broker: its log, its role, and how far it is committed.
+"""One partition on this broker: its role, and those who write to it and read from it.
 
 Invariant, checked where the two are made: log start <= last stable offset <= high watermark <= log end. Neither goes
 back while this broker leads. A record is committed once all replicas have it that may lead after this one (isr.py),
@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
 
 from headrace.log.partition_log import Appended, PartitionLog
 from headrace.log.reading import EMPTY, Slice
@@ -23,7 +22,7 @@ from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig
 from headrace.model.transaction_end import TransactionEnd
 from headrace.replicas import throttle
-from headrace.replicas.committed_log import CommittedLog
+from headrace.replicas.followed_log import FollowedLog
 from headrace.replicas.home import Home
 from headrace.replicas.isr import may_commit
 from headrace.replicas.isr_changes import IsrChanges
@@ -35,25 +34,19 @@ from headrace.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 
-class Partition(CommittedLog):
+class Partition(FollowedLog):
     def __init__(self, topic: str, topic_id: uuid.UUID, index: int, log: PartitionLog, home: Home, known: int = 0):
         super().__init__(log, home, known)
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.state: PartitionImage | None = None
-        self.leader_epoch = -1
         self.in_sync = 1  # replicas that are, this one among them
         self.isr_changes = IsrChanges(self, home)
-        self.records_lost = 0  # that were committed, to an unclean election
         self.ends = 0  # of transactions, that were written here
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self._resigned_epoch = -1  # it does not lead again in an epoch in which it gave up
-        self._reshaping = False
-        self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
-        self.doubted_from: int | None = None  # a batch there is damaged, and the leader has a better one
         self._refusals = Refusals()
         self._deletions = CommitWaiters()  # for all in sync to have deleted as well
 
@@ -283,32 +276,9 @@ class Partition(CommittedLog):
             return
         self.doubted_from = offset
         leadership = self.leadership
-        if leadership is not None and self._others_are_enough(leadership.state):
+        if leadership is not None and self.others_are_enough(leadership.state):
             self.resign(KafkaError(ErrorCode.not_leader_or_follower, f"{self} is damaged here"))
             self.isr_changes.leave(leadership.state)
-
-    def _others_are_enough(self, state: PartitionImage) -> bool:
-        others = len(set(state.isr) - {self._home.broker_id})
-        return others >= max(1, self.log.config.min_insync_replicas)
-
-    @property
-    def told_end(self) -> int:
-        """What a follower says that it has: not what it doubts, if the others can do without it."""
-        if self.doubted_from is None or self.state is None or not self._others_are_enough(self.state):
-            return self.log.end_offset
-        return self.doubted_from
-
-    async def mend(self, epoch: int) -> bool:
-        """Cut the log where it is damaged, once it is stored that nobody counts on this replica; whether it was cut."""
-        offset, state = self.doubted_from, self.state
-        counted = () if state is None else (*state.isr, *dict(state.elr))
-        if offset is None or state is None or self._home.broker_id in counted:
-            return False
-        self.doubted_from = None
-        logger.warning("%s: cutting the log at the damage, offset %d, to get it again", self, offset)
-        self._high_watermark = min(self._high_watermark, max(offset, self.log.start_offset))
-        await self.reshape(epoch, self.log.truncate_to, offset)
-        return True
 
     def review(self) -> None:
         """What only time brings: a replica that fell behind, one that need not be waited for any more, a dead disk."""
@@ -317,47 +287,6 @@ class Partition(CommittedLog):
             return
         self.isr_changes.review()
         self.commit_more()
-
-    # --- a follower's log -------------------------------------------------------------------------------------------
-
-    def _check_follows(self, epoch: int) -> None:
-        if self.leads or self.leader_epoch != epoch or self._reshaping:
-            raise KafkaError(ErrorCode.fenced_leader_epoch, f"{self} does not follow the leader of epoch {epoch}")
-
-    def heard_of_commit(self, epoch: int, leader_high_watermark: int) -> None:
-        """A follower's high watermark: what its leader says is committed, as far as it is here."""
-        self._check_follows(epoch)
-        self._set_high_watermark(min(leader_high_watermark, self.log.end_offset))
-
-    def take(self, epoch: int, records: memoryview) -> None:
-        """Append what the leader of `epoch` sent."""
-        self._check_follows(epoch)
-        self.log.append_as_follower(records, self._home.clock.now_ms())
-        self.readers.appended(len(records))
-
-    async def forget_before(self, offset: int) -> None:
-        """The leader's log starts here by now. It is committed, or the leader could not have let go of it."""
-        await self._home.off_loop(self.log.advance_start, offset)
-        self._set_high_watermark(self.log.start_offset)
-
-    async def reshape(self, epoch: int, change: Callable[[int], None], offset: int) -> None:
-        """Truncate or restart the log as the leader of `epoch` has it, off the event loop. The cluster's word on this
-        partition waits meanwhile: nobody may lead with half a log."""
-        self._check_follows(epoch)
-        self._reshaping = True
-        try:
-            await self._home.off_loop(change, offset)
-        finally:
-            self._reshaping = False
-            log = self.log
-            if log.end_offset < self._high_watermark:
-                lost = self._high_watermark - log.end_offset
-                self.records_lost += lost
-                logger.warning("%s: cut %d committed records, which its leader does not have", self, lost)
-            self._high_watermark = max(log.start_offset, min(self._high_watermark, log.end_offset))
-            state, self._state_after = self._state_after, None
-            if state is not None:
-                self.apply(state)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
