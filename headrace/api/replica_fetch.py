@@ -84,7 +84,7 @@ class ReplicaSession:
         self.next_epoch = 1
         self.news: dict[Watched, None] = {}  # in the order in which they get their turn
         self.to_tell = False  # of high watermarks that moved
-        self.woken: asyncio.Future[None] | None = None
+        self._woken: asyncio.Future[None] | None = None
         self._watched: dict[Key, Watched] = {}
 
     def mention(self, body: Message, host: ReplicaHost) -> None:
@@ -111,9 +111,14 @@ class ReplicaSession:
     def served(self, wanted: Wanted) -> None:
         """Who has got records stands last when there is news of it again."""
 
+    def rest(self) -> asyncio.Future[None]:
+        """Done when there is news from now on. Called right after a look, before anybody else has his turn."""
+        self._woken = asyncio.get_running_loop().create_future()
+        return self._woken
+
     def wake(self) -> None:
-        if self.woken is not None and not self.woken.done():
-            self.woken.set_result(None)
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
     def end(self) -> None:
         for watched in self._watched.values():
@@ -139,7 +144,7 @@ class ReplicaFetch:
             return Message(error_code=error.code)
         session.mention(body, self._host)
         answer = self._look(session, body.max_bytes, reader, is_last=body.max_wait_ms <= 0)
-        return answer if answer is not None else self._wait(session, body, reader)
+        return answer if answer is not None else self._wait(session, session.rest(), body, reader)
 
     def _session(self, body: Message, reader: Reader) -> ReplicaSession:
         session = self._sessions.get(reader.replica_id)
@@ -171,21 +176,23 @@ class ReplicaFetch:
             partition.readers.tell_watchers_soon()
         return None
 
-    async def _wait(self, session: ReplicaSession, body: Message, reader: Reader) -> Message:
-        """Until there is news worth an answer, or time is up."""
+    async def _wait(
+        self, session: ReplicaSession, woken: asyncio.Future[None], body: Message, reader: Reader
+    ) -> Message:
+        """Until there is news worth an answer, or time is up. `woken` is from before this began to run."""
         deadline_s = self._clock.monotonic() + body.max_wait_ms / 1000
         while True:
-            session.woken = asyncio.get_running_loop().create_future()
             left_s = deadline_s - self._clock.monotonic()
             timer = self._clock.call_later(max(0.0, left_s), session.wake)
             try:
-                await session.woken
+                await woken
             finally:
                 timer.cancel()
             is_last = self._clock.monotonic() >= deadline_s or self._sessions.get(reader.replica_id) is not session
             answer = self._look(session, body.max_bytes, reader, is_last=is_last)
             if answer is not None:
                 return answer if isinstance(answer, Message) else await cast("Awaitable[Message]", answer)
+            woken = session.rest()
 
 
 def _mentioned(topics: Iterable[Message]) -> Iterator[tuple[Message, Message]]:

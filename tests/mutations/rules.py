@@ -87,7 +87,7 @@ CASES = [
     ),
     case(
         3,
-        "replicas.partition",
+        "replicas.followed_log",
         "        if self.leads or self.leader_epoch != epoch or self._reshaping:",
         "        if self.leads or self._reshaping:",
         f"{REPLICATION}:test_an_answer_of_another_epochs_leader_changes_nothing",

@@ -69,14 +69,17 @@ class Room:
             log_start_offset=0, partition_max_bytes=1 << 20,
         )  # fmt: skip
 
-    async def ask(self, indexes: list[int], **changed: Any) -> Message:
+    def fields(self, indexes: list[int], **changed: Any) -> Message:
         fields: dict[str, Any] = {
             "replica_id": -1, "replica_state": Message(replica_id=2, replica_epoch=1), "max_wait_ms": 500,
             "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "rack_id": "", "forgotten_topics_data": [],
             "session_id": self.session[0], "session_epoch": self.session[1],
             "topics": [Message(topic="", topic_id=TOPIC_ID, partitions=[self.question(i) for i in indexes])],
         }  # fmt: skip
-        reply = self.fetch(Request(1, 17, "test", Message(**fields | changed), Peer("", 0, "", 0)))
+        return Message(**fields | changed)
+
+    async def ask(self, indexes: list[int], **changed: Any) -> Message:
+        reply = self.fetch(Request(1, 17, "test", self.fields(indexes, **changed), Peer("", 0, "", 0)))
         answer = reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
         if not vars(answer).get("error_code", 0):
             self.session = (answer.session_id, self.session[1] + 1)
@@ -108,6 +111,28 @@ def test_a_waiting_fetch_is_answered_by_the_partition_that_got_something() -> No
         assert await room.round([]) == [5]
         assert await room.round([5]) == []
         assert room.heard[5] == room.partition(5).high_watermark == 1, "asking for more said that it has this"
+
+    run(story())
+
+
+def test_nothing_is_missed_between_the_look_and_the_wait() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        waiting = asyncio.ensure_future(room.ask([]))
+        await asyncio.sleep(0)  # the handler has looked; the wait has not begun
+        room.partition(5).append(batch())
+        started = room.clock.monotonic()
+        assert (await waiting).responses[0].partitions[0].partition_index == 5
+        assert room.clock.monotonic() - started < 0.1
+
+        fields = room.fields([])
+        reply = room.fetch(Request(1, 17, "test", fields, Peer("", 0, "", 0)))
+        room.partition(6).append(batch())
+        answer = await cast("Awaitable[Message]", reply)
+        assert answer.responses[0].partitions[0].partition_index == 6
+        assert room.clock.monotonic() - started < 0.1
 
     run(story())
 
