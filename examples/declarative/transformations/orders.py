@@ -4,6 +4,7 @@ import os
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import sum as sum_of
 
 spark = SparkSession.active()
 
@@ -22,4 +23,4 @@ def orders() -> DataFrame:
 
 @dp.materialized_view
 def totals() -> DataFrame:
-    return spark.read.table("orders").groupBy("customer").sum("amount").withColumnRenamed("sum(amount)", "total")
+    return spark.read.table("orders").groupBy("customer").agg(sum_of("amount").alias("total"))

@@ -19,7 +19,9 @@ from headrace.spark.lake.rows import LAKE_SCHEMA, by_topic_and_hour, conform, fo
 from headrace.world.entropy import Entropy
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-MAX_OPEN_FILES = 32  # rows with wild timestamps must not make a task hold a file for each of a thousand hours
+# Rows with wild timestamps must not make a task hold a file for each of a thousand hours, nor more of them in memory
+# than two whole files.
+MAX_OPEN_FILES = 32
 
 
 class OpenFile:
@@ -102,7 +104,7 @@ def write_files(
             file.add(piece)
             if file.size_bytes >= target_bytes:
                 yield files.pop((topic, hour)).finish(place, entropy)
-        while len(files) > MAX_OPEN_FILES:
+        while len(files) > MAX_OPEN_FILES or sum(file.size_bytes for file in files.values()) > 2 * target_bytes:
             fullest = max(files, key=lambda key: files[key].size_bytes)
             yield files.pop(fullest).finish(place, entropy)
     for file in files.values():

@@ -53,6 +53,14 @@ def test_a_file_that_outgrows_the_target_is_followed_by_another(tmp_path: Path) 
     assert [file.spans[0].start for file in files] == [0, *(file.spans[0].end for file in files[:-1])]
 
 
+def test_wild_timestamps_neither_hold_many_files_nor_much_memory(tmp_path: Path) -> None:
+    lake = new_lake(tmp_path)
+    wild = [records(0, range(first, first + 40), [(first + n) * HOUR_MS for n in range(40)]) for first in (0, 40)]
+    files = list(write_files(wild, {}, lake.place, SeededEntropy(1), 10_000))
+    assert sum(file.rows for file in files) == 80
+    assert len({file.hour for file in files}) == len(files) == 80
+
+
 def test_a_lake_is_the_same_after_a_restart_also_from_a_sum(tmp_path: Path) -> None:
     lake = new_lake(tmp_path)
     for number in range(COMMITS_PER_SUM + 3):
