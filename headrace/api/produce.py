@@ -19,7 +19,7 @@ from headrace.model.image import INTERNAL_TOPICS, ClusterImage
 from headrace.model.names import topic_name_problem
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
-from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
@@ -125,6 +125,10 @@ class Produce:
             log_start_offset=-1 if partition is None else partition.log.start_offset,
             error_message=error.message or None,
         )
+        if isinstance(error, InvalidRecords):
+            answer.record_errors = [
+                Message(batch_index=place, batch_index_error_message=error.why) for place in error.places
+            ]
         if error.code is ErrorCode.not_leader_or_follower and partition is not None:
             known = self._image().partition(partition.topic, partition.index)
             if known is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import records as wire_records
 from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
-from headrace.wire.errors import ErrorCode, KafkaError, Malformed
+from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError, Malformed
 
 
 def check_client_batch(
@@ -56,7 +56,8 @@ def _check_time(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
 
 def _check_keys(records: memoryview, at: int) -> None:
     try:
-        if wire_records.has_null_key(records, at):
-            raise KafkaError(ErrorCode.invalid_record, "a compacted topic takes no record without a key")
+        keyless = wire_records.without_key(records, at)
     except Malformed as error:
         raise KafkaError(ErrorCode.corrupt_message, f"a record batch cannot be opened: {error}") from error
+    if keyless:
+        raise InvalidRecords(keyless, "a compacted topic takes no record without a key")

@@ -13,6 +13,7 @@ from headrace.log import dedup, timestamps
 from headrace.log.admission import check_client_batch
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, Slice, Wanted, slice_of
+from headrace.log.recompression import recompressed
 from headrace.log.segment import Segment
 from headrace.log.trimming import TrimmableLog
 from headrace.model.topic_config import TopicConfig
@@ -72,6 +73,8 @@ class PartitionLog(TrimmableLog):
         if self.dedup is not None and not internal:
             sifted = self.dedup.sift(records, found, now_ms)
             records, found = sifted.records, sifted.found
+        if config.codec is not None and not internal:
+            records, found = recompressed(records, found, config.codec, config.max_message_bytes)
         with self._lock:
             base_offset = offset = self.end_offset
             for at, header in found:

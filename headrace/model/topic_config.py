@@ -20,8 +20,8 @@ DAY_MS = 24 * HOUR_MS
 SETTINGS: tuple[Setting, ...] = (
     _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, or both",
        choices=("delete", "compact"), broker_name="log.cleanup.policy"),
-    _S("compression.type", _T.STRING, "producer", "only `producer`: batches are kept as they were sent",
-       choices=("producer",), broker_name="compression.type"),
+    _S("compression.type", _T.STRING, "producer", "the codec of stored batches; `producer`: as they were sent",
+       choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), broker_name="compression.type"),
     _S("delete.retention.ms", _T.LONG, DAY_MS, "how long a tombstone stays in a compacted topic", low=0,
        broker_name="log.cleaner.delete.retention.ms"),
     _S("file.delete.delay.ms", _T.LONG, 60_000, "how long a dropped segment's file stays on disk", low=0,
@@ -86,6 +86,8 @@ SETTINGS: tuple[Setting, ...] = (
 
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
+_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}  # as in a batch's attributes
+
 _ABSENT = "belongs to {}, which this version of headrace does not have"
 ELSEWHERE: Mapping[str, str] = {
     "headrace.delay.": _ABSENT.format("delayed messages"),
@@ -95,7 +97,7 @@ ELSEWHERE: Mapping[str, str] = {
     "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
     "remote.": _ABSENT.format("tiered storage"),
     "local.retention.": _ABSENT.format("tiered storage"),
-    "compression.": "headrace keeps batches as the producer compressed them; set the level at the producer",
+    "compression.": "the broker compresses with each codec's usual level; set another one at the producer",
     "message.format.version": "Kafka removed it; record batches have format 2",
     "message.downconversion.enable": "Kafka removed it; record batches have format 2",
     "message.timestamp.difference.max.ms": (
@@ -109,6 +111,7 @@ class TopicConfig:
     """One topic's settings, every one with a value."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
+    codec: int | None = None  # the number of compression.type; None: as the producer sent it
     dedup_max_bytes: int = 64 << 20
     dedup_window_ms: int = 0
     delete_retention_ms: int = DAY_MS
@@ -168,6 +171,7 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
     v = effective(topic, broker)
     return TopicConfig(
         cleanup_policy=v["cleanup.policy"],
+        codec=_CODECS.get(v["compression.type"]),
         dedup_max_bytes=v["headrace.dedup.max.bytes"],
         dedup_window_ms=v["headrace.dedup.window.ms"],
         delete_retention_ms=v["delete.retention.ms"],

@@ -17,7 +17,7 @@ finally:
     if _hidden:
         del sys.modules["hypothesis"]
 
-__all__ = ["ErrorCode", "KafkaError", "Malformed"]
+__all__ = ["ErrorCode", "InvalidRecords", "KafkaError", "Malformed"]
 
 
 class KafkaError(Exception):
@@ -27,6 +27,15 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+
+class InvalidRecords(KafkaError):
+    """Some records of a batch make it unacceptable: which, counted from 0, so that a client can tell (KIP-467)."""
+
+    def __init__(self, places: list[int], why: str) -> None:
+        super().__init__(ErrorCode.invalid_record, f"{len(places)} of the batch's records: {why}")
+        self.places = places
+        self.why = why
 
 
 class Malformed(Exception):

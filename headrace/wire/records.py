@@ -37,13 +37,13 @@ __all__ = [
     "filter_records",
     "filtered_batch",
     "first_at_or_after",
-    "has_null_key",
     "iterate",
     "open_batch",
     "scan_header",
     "scan_keys",
     "scan_times",
     "seal_batch",
+    "without_key",
 ]
 
 # These look at the records section of an opened batch.
@@ -177,8 +177,8 @@ def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset
     return next((found for found in times if found[0] >= from_offset and found[1] >= timestamp), None)
 
 
-def has_null_key(batch: Buffer, at: int = 0) -> bool:
-    """Whether a record has no key, which a compacted topic refuses."""
+def without_key(batch: Buffer, at: int = 0) -> list[int]:
+    """Which records have no key, counted from 0: a compacted topic refuses them."""
     header, section = open_batch(batch, at)
     scanned = scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
-    return any(key is None for _, key, _ in scanned)
+    return [place for place, (_, key, _) in enumerate(scanned) if key is None]

@@ -40,7 +40,7 @@ def test_the_defaults_of_a_topic_are_those_of_the_table() -> None:
         ("preallocate", "yes", "is not of type boolean"),
         ("cleanup.policy", "", "choose from delete, compact"),
         ("cleanup.policy", "compact,archive", "choose from delete, compact"),
-        ("compression.type", "zstd", "choose from producer"),
+        ("compression.type", "brotli", "choose from producer, uncompressed, gzip, snappy, lz4, zstd"),
         ("retention_ms", "1", "did you mean retention.ms?"),
         ("headrace.tags.enable", "true", "belongs to tags, which this version of headrace does not have"),
         ("headrace.dedup.window.ms", "-1", "out of range: 0 and more"),

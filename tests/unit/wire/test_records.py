@@ -88,8 +88,8 @@ def test_lookup_by_time_finds_the_first_record_that_is_late_enough() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_null_keys_are_noticed(codec: int) -> None:
-    assert records.has_null_key(records.encode_batch([one(), one(offset=1, key=None)], codec=codec))
-    assert not records.has_null_key(records.encode_batch([one(), one(offset=1, key=b"")], codec=codec))
+    assert records.without_key(records.encode_batch([one(), one(offset=1, key=None)], codec=codec)) == [1]
+    assert records.without_key(records.encode_batch([one(), one(offset=1, key=b"")], codec=codec)) == []
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -126,7 +126,7 @@ def test_garbled_batches_raise_malformed_and_nothing_else(run: list[Record], cod
     for _ in range(data.draw(st.integers(1, 4))):
         batch[data.draw(st.integers(0, len(batch) - 1))] = data.draw(st.integers(0, 255))
     garbled = batch[: data.draw(st.integers(len(batch) // 2, len(batch)))]
-    for look in (records.decode, records.has_null_key, lambda batch: records.first_at_or_after(batch, 0)):
+    for look in (records.decode, records.without_key, lambda batch: records.first_at_or_after(batch, 0)):
         try:
             look(garbled)
         except Malformed:
