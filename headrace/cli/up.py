@@ -37,13 +37,17 @@ def up(
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, help="Of the first broker; the others follow. 0: free ones.")
     ] = 9092,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="File with settings of all brokers.")
+    ] = None,
 ) -> None:
     """Run ZooKeeper and a cluster of brokers on this machine until Ctrl-C."""
     data.mkdir(parents=True, exist_ok=True)
     zookeeper = LocalZooKeeper(data / "zookeeper", free_ports(1)[0])
     ports = [port + at for at in range(brokers)] if port else free_ports(brokers)
+    settings = [] if config is None else ["--config", str(config)]
     members = [
-        BrokerProcess(data, number, f"{zookeeper.address}/headrace", at, ["--rack", f"rack-{number}"])
+        BrokerProcess(data, number, f"{zookeeper.address}/headrace", at, ["--rack", f"rack-{number}", *settings])
         for number, at in enumerate(ports, start=1)
     ]
     with stop_on_signals() as stop:
