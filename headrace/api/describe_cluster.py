@@ -29,4 +29,4 @@ class DescribeCluster:
         for broker in image.brokers.values():
             host, port = self._address_of(request.peer, broker)
             brokers.append(Message(broker_id=broker.id, host=host, port=port, rack=broker.rack))
-        return Message(cluster_id=image.cluster_id, controller_id=image.controller_id, brokers=brokers)
+        return Message(cluster_id=image.cluster_id, controller_id=image.controller_for_clients, brokers=brokers)

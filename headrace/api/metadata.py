@@ -90,7 +90,7 @@ class Metadata:
         return Message(
             brokers=[self._broker(peer, broker) for broker in image.brokers.values()],
             cluster_id=image.cluster_id,
-            controller_id=image.controller_id,
+            controller_id=image.controller_for_clients,
             topics=topics,
         )
 

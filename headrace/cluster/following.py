@@ -63,6 +63,10 @@ class Following:
         everything = {znodes.CONTROLLER, znodes.BROKERS, znodes.BROKER_SETTINGS, znodes.TOPICS}
         await self._look(everything, cluster_id)
 
+    async def look_at_brokers(self) -> None:
+        """Returns when the view shows who is registered now."""
+        await self._look({znodes.BROKERS}, self._view.image.cluster_id)
+
     async def run(self) -> None:
         while True:
             await self._wake.wait()

@@ -70,6 +70,13 @@ class ClusterImage:
     broker_settings_versions: Mapping[str, int] = field(default_factory=dict)  # of the stored node, by the same names
     version: int = 0  # rises with every change
 
+    @property
+    def controller_for_clients(self) -> int:
+        """Whom clients are told to ask. Every broker passes on what only the controller can do, and clients that are
+        told of no controller may wait for very long before they ask again: so it is any live broker while there is
+        none."""
+        return self.controller_id if self.controller_id in self.brokers else min(self.brokers, default=NO_CONTROLLER)
+
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):

@@ -70,7 +70,7 @@ class Standing:
         await self._following.begin()
 
     async def register(self, place: Place, kept_epoch: int | None) -> None:
-        """Failure if the broker's id is taken."""
+        """Returns when the view shows this broker. Failure if its id is taken."""
         self._place, self._kept_epoch = place, kept_epoch
         try:
             await self._register(place)
@@ -83,6 +83,7 @@ class Standing:
         )
         for listener in self._registered:
             listener(self.epoch)
+        await self._following.look_at_brokers()  # whoever asks this broker now is told of a cluster that it belongs to
 
     async def run(self) -> None:
         assert self._place is not None, "register first"

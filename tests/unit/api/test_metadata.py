@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from headrace.api.metadata import Metadata
 from headrace.cluster.topic_changes import NewTopic
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
-from tests.unit.api.admin_room import AdminRoom, address_of, ask, tell
+from tests.unit.api.admin_room import BROKER_ID, AdminRoom, address_of, ask, tell
 
 METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 60, 75
 
@@ -170,5 +171,15 @@ def test_topics_that_are_not_there_are_named(tmp_path: Path) -> None:
             ("b", ErrorCode.unknown_topic_or_partition),
             ("not ok", ErrorCode.invalid_topic_exception),
         ]
+
+    tell(tmp_path, story)
+
+
+def test_clients_are_told_of_a_live_broker_while_there_is_no_controller(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        for gone in (-1, 9):
+            room.view.publish(replace(room.view.image, controller_id=gone))
+            answer = await ask(metadata(room), METADATA, 12, topics=[], allow_auto_topic_creation=False)
+            assert answer.controller_id == BROKER_ID
 
     tell(tmp_path, story)
