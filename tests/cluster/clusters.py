@@ -39,6 +39,14 @@ class Cluster:
             broker.start()
         for broker in self.brokers.values():
             broker.wait_until_ready()
+        until("every broker to know all others", self._all_known, PATIENCE_S)
+
+    def _all_known(self) -> bool:
+        """Replicas are placed on brokers that the controller has heard of."""
+        return all(
+            len(self.admin(number).list_topics(timeout=PATIENCE_S).brokers) == len(self.brokers)
+            for number in self.brokers
+        )
 
     def stop(self) -> None:
         for broker in self.brokers.values():
