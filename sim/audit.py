@@ -66,14 +66,14 @@ class StateAudit:
 
 
 def compare_replicas(
-    disks: Mapping[int, SimDisk], data: Path, topics: Mapping[str, int], recorder: Recorder
+    disks: Mapping[int, SimDisk], data: Path, topics: Mapping[str, list[tuple[int, ...]]], recorder: Recorder
 ) -> list[str]:
-    """All replicas of each partition hold the same batches; how they differ, otherwise."""
+    """All replicas of each partition (by topic and number) hold the same batches; how they differ, otherwise."""
     wrong: list[str] = []
     for topic, partitions in topics.items():
-        for index in range(partitions):
+        for index, replicas in enumerate(partitions):
             tp = f"{topic}-{index}"
-            logs = {broker: _batches(disk, data / tp) for broker, disk in disks.items() if disk.exists(data / tp)}
+            logs = {broker: _batches(disks[broker], data / tp) for broker in sorted(replicas)}
             for broker, batches in logs.items():
                 wrong += [f"{tp} on broker {broker}: {problem}" for problem in _lineage(batches)]
                 for batch in batches:
@@ -84,6 +84,8 @@ def compare_replicas(
 
 def _batches(disk: SimDisk, folder: Path) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
+    if not disk.exists(folder):
+        return found  # nothing was ever written
     for name in sorted(name for name in disk.list_dir(folder) if name.endswith(".log")):
         data = disk.read_bytes(folder / name)
         for at, header in walk(data):

@@ -181,6 +181,14 @@ class SimCluster:
                     found.append(znodes.decode_partition(path, node[0]))
         return found
 
+    def replicas(self, topic: str) -> list[tuple[int, ...]]:
+        """Of each partition, as ZooKeeper knows them."""
+        node = self.ensemble.peek(znodes.topic_path(topic))
+        assert node is not None, f"there is no topic {topic}"
+        stored = znodes.decode_topic(topic, node[0])
+        states = [self.ensemble.peek(znodes.partition_path(stored.id, index)) for index in range(stored.partitions)]
+        return [znodes.decode_partition(topic, state[0]).replicas for state in states if state is not None]
+
     async def until(self, condition: Callable[[], bool], limit_s: float) -> bool:
         """Whether it became true in time."""
         deadline_s = asyncio.get_running_loop().time() + limit_s

@@ -207,4 +207,4 @@ def in_sync(cluster: SimCluster) -> bool:
     """Whether every broker runs and every partition has all its replicas in sync, as ZooKeeper knows it."""
     if not all(machine.running for machine in cluster.machines.values()):
         return False
-    return all(len(state.isr) == len(state.replicas) for state in cluster.states())
+    return all(len(state.isr) == len(state.replicas) and not state.removing for state in cluster.states())

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from sim.audit import StateAudit, compare_replicas
+from sim.clients.admin import Admin
 from sim.clients.member import Member
 from sim.clients.pipe import Pipe
 from sim.clients.producer import OneShotProducer, Producer
@@ -91,6 +92,7 @@ class _Story:
         self._audit = StateAudit()
         self._recorder = Recorder(self._now_ns, sink)
         self._stop = asyncio.Event()
+        self._healed = asyncio.Event()
 
     def _now_ns(self) -> int:
         return int(asyncio.get_running_loop().time() * 1e9)
@@ -110,6 +112,7 @@ class _Story:
         if self._plot.faults:
             trouble = asyncio.create_task(faults.run(self._plot.trouble_s))
         await asyncio.sleep(self._plot.trouble_s)
+        self._healed.set()
         await faults.heal()
         self._fault("heal")
         self._recorder.happened("faults", "heal")
@@ -139,7 +142,8 @@ class _Story:
             return
         await asyncio.sleep(3)
         disks = {machine.id: machine.disk for machine in cluster.machines.values()}
-        self._outcome.problems += compare_replicas(disks, DATA, TOPICS, self._recorder)
+        replicas = {topic: cluster.replicas(topic) for topic in TOPICS}
+        self._outcome.problems += compare_replicas(disks, DATA, replicas, self._recorder)
 
     async def _within(self, task: asyncio.Task[Any], what: str) -> bool:
         """Whether it ended in time; its error, if it has one, is raised."""
@@ -167,6 +171,7 @@ class _Story:
         parts.append(once.run(self._stop))
         for name in ("member-1", "member-2"):
             parts.append(Member(cluster.caller(name), recorder, name, "shop", orders).run(self._stop))
+        parts.append(Admin(cluster.caller("admin-2"), TOPICS, len(cluster.machines)).run(self._healed))
         parts.append(Pipe(cluster.caller("pipe"), recorder, clock, "pipe", orders, made).run(self._stop))
         return readers, [asyncio.create_task(part) for part in parts]
 
