@@ -65,6 +65,21 @@ def test_followers_hear_of_commits_without_new_records() -> None:
     play(story)
 
 
+def test_no_commit_waits_until_a_fetch_has_waited_long_enough() -> None:
+    """An append must reach followers whose fetch has just come, is about to wait, or waits."""
+
+    async def story(trio: Trio) -> None:
+        pauses = (0.0, 0.0004, 0.001, 0.0025, 0.02, 0.021)  # around the way of a fetch, and of news of commits
+        for turn in range(300):
+            started = trio.clock.monotonic()
+            _, committed = write(trio.nodes[1])
+            await committed
+            assert trio.clock.monotonic() - started < 0.1, f"in virtual time, at turn {turn}"
+            await trio.clock.sleep(pauses[turn % len(pauses)])
+
+    play(story, min_insync_replicas=2)
+
+
 def test_a_partition_of_another_leader_refuses_writes_and_fences_epochs() -> None:
     async def story(trio: Trio) -> None:
         follower: Partition = trio.nodes[2].partition
