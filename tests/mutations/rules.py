@@ -193,6 +193,13 @@ CASES = [
         f"{ELECTION}:test_one_that_may_have_lost_records_is_no_longer_eligible",
     ),
     case(
+        14,
+        "cluster.election",
+        "found.disk_since if terms.synced else",
+        "0 if terms.synced else",
+        f"{HERE}:a_broker_with_another_disk_is_not_eligible",
+    ),
+    case(
         15,
         "cluster.election",
         "    return unclean or (bool(partition.last_known) and everybody_is_back)",

@@ -130,3 +130,21 @@ def test_a_broker_lost_nothing_only_if_it_can_show_its_last_epoch() -> None:
         assert await start(ensemble, 4) == (5, 4)
 
     run(story(), seed=1)
+
+
+def test_a_broker_that_comes_with_another_disk_has_it_from_that_start_on() -> None:
+    async def start(ensemble: SimZooKeeper, disk_id: str) -> tuple[int, int]:
+        store = await ensemble.connect("broker")
+        await register_broker(store, Place(1, "here", 9092, None, disk_id), SimClock())
+        found = znodes.decode_registration(1, (await store.get(znodes.broker_path(1)))[0])
+        await store.close()
+        return found.epoch, found.disk_since
+
+    async def story() -> None:
+        ensemble = SimZooKeeper()
+        store = await ensemble.connect("founder")
+        await found_cluster(store, SeededEntropy(1))
+        starts = [await start(ensemble, disk_id) for disk_id in ("a", "a", "b", "b", "a")]
+        assert starts == [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4)]
+
+    run(story(), seed=0)
