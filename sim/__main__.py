@@ -40,6 +40,8 @@ def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
             if not one.passed:
                 failed.append(one.seed)
                 sys.stdout.write(one.words + "\n")
+            if not one.passed or len(told) % 10 == 0:
+                sys.stdout.write(f"{len(told)} of {len(seeds)} stories told\n")
                 sys.stdout.flush()
         for future in second:
             again = future.result()
