@@ -35,7 +35,8 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, value_bytes:
 
 
 def create(cluster: Cluster, topic: str, partitions: int) -> None:
-    wanted = Message(name=topic, num_partitions=partitions, replication_factor=1)
+    forever = [Message(name="retention.ms", value="-1")]  # the records are dated long ago
+    wanted = Message(name=topic, num_partitions=partitions, replication_factor=1, configs=forever)
     answer = cluster.call(_CREATE_TOPICS, Message(topics=[wanted], timeout_ms=30_000))
     if any(error_codes(answer)):
         raise RuntimeError(f"topic {topic} could not be created: {answer}")

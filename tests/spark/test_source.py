@@ -69,7 +69,7 @@ class Collector:
 
 
 def test_batches_sql_and_filters(spark: SparkSession, topics: Topics) -> None:
-    topic = topics.create("orders", 3)
+    topic = topics.create("orders", 3, retention_ms="-1")
     for partition in range(3):
         topics.send(
             topic,

@@ -36,7 +36,7 @@ def source(broker: LocalBroker) -> Source:
 
 def letters(topics: Topics, partitions: int = 2, count: int = 10) -> str:
     """A topic whose records are called p0-0, p0-1 … and are a second apart."""
-    topic = topics.create("letters", partitions)
+    topic = topics.create("letters", partitions, retention_ms="-1")
     for partition in range(partitions):
         topics.send(
             topic,
@@ -47,7 +47,7 @@ def letters(topics: Topics, partitions: int = 2, count: int = 10) -> str:
 
 
 def test_a_row_has_everything_that_a_record_has(topics: Topics, source: Source) -> None:
-    topic = topics.create("all")
+    topic = topics.create("all", retention_ms="-1")
     headers = [("h", b"x"), ("ü", b""), ("none", None)]
     topics.send(topic, 0, [{"value": b"v", "key": b"k", "timestamp": START_MS, "headers": headers}])
     topics.send(topic, 0, [{"value": None, "key": b"", "timestamp": START_MS}, {"value": b"", "key": None}])

@@ -44,7 +44,7 @@ def test_a_stream_begins_at_the_end_and_reads_what_comes(topics: Topics, source:
 
 
 def test_beginnings_are_named_as_in_a_batch(topics: Topics, source: Source) -> None:
-    topic = topics.create("past")
+    topic = topics.create("past", retention_ms="-1")
     topics.send(topic, 0, [{"value": str(turn), "timestamp": 1000 + turn} for turn in range(5)])
     for options, first in (
         ({"startingOffsets": "earliest"}, "0"),
