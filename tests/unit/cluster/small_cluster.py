@@ -108,13 +108,15 @@ class Cluster:
     async def settled(self, shows: Callable[[ClusterImage], bool], *, at: int | None = None) -> ClusterImage:
         """When the view of every living broker, or of this one, shows that; its image."""
         deadline_s = self.clock.monotonic() + PATIENCE_S
-        watched = [self.members[at]] if at is not None else list(self.members.values())
-        while not all(shows(member.view.image) for member in watched):
-            assert not self.failures, self.failures
+        while True:
+            await self.revive()
+            watched = [self.members[at]] if at is not None else list(self.members.values())
             images = [member.view.image for member in watched]
+            if all(map(shows, images)):
+                return images[0]
+            assert not self.failures, self.failures
             assert self.clock.monotonic() < deadline_s, f"it never came to that: {images}"
             await asyncio.sleep(0.01)
-        return watched[0].view.image
 
     async def partition(
         self, topic: str, index: int, shows: Callable[[PartitionImage], bool], *, at: int | None = None
@@ -126,11 +128,12 @@ class Cluster:
         return (await self.settled(found, at=at)).topics[topic].partitions[index]
 
     async def controller(self) -> Controller:
-        image = await self.settled(lambda image: image.controller_id in self.members)
-        controller = self.members[image.controller_id].controller
-        while not controller.in_office:
-            await asyncio.sleep(0.01)
-        return controller
+        def in_office(image: ClusterImage) -> bool:
+            member = self.members.get(image.controller_id)
+            return member is not None and member.controller.in_office
+
+        image = await self.settled(in_office)
+        return self.members[image.controller_id].controller
 
     async def create(self, new: NewTopic) -> None:
         """Asked of whoever is the controller, again if that one is not any more."""
