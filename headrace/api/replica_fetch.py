@@ -156,7 +156,8 @@ class ReplicaFetch:
             session = ReplicaSession(self._entropy.integer(1, _LAST), reader.replica_epoch)
             self._sessions[reader.replica_id] = session
             return session
-        if session is None or session.id != body.session_id:
+        if session is None or session.id != body.session_id or session.replica_epoch != reader.replica_epoch:
+            # A broker that registered anew has to say again what it has: what it said before was of its earlier start.
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         if body.session_epoch != session.next_epoch:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)

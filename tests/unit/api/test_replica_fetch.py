@@ -199,6 +199,9 @@ def test_sessions_of_other_lives_and_lost_answers_are_refused() -> None:
         ):
             answer = await room.ask([], session_id=session[0], session_epoch=session[1])
             assert answer.error_code == code
+        later = Message(replica_id=2, replica_epoch=2)
+        answer = await room.ask([], replica_state=later)
+        assert answer.error_code == ErrorCode.fetch_session_id_not_found, "it has to say again what it has"
         earlier = Message(replica_id=2, replica_epoch=0)
         answer = await room.ask([], session_id=0, session_epoch=0, replica_state=earlier)
         assert answer.error_code == ErrorCode.stale_broker_epoch

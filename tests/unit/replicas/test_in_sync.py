@@ -180,6 +180,19 @@ def test_a_replica_that_was_started_again_is_out_until_it_has_caught_up() -> Non
     play(story)
 
 
+def test_a_replica_that_registers_anew_without_a_restart_joins_again() -> None:
+    async def story(trio: Trio) -> None:
+        await commit(trio.nodes[1])
+        await trio.alike()
+        three = trio.nodes[3]
+        three.epoch += 1
+        trio.store(isr=(1, 2), isr_epochs=(1, 1))
+        three.host.registered(three.epoch)
+        await trio.until(lambda: (3, 2) in zip(trio.state.isr, trio.state.isr_epochs, strict=True), "it is in sync")
+
+    play(story)
+
+
 def test_a_join_that_the_store_refuses_is_tried_again_and_not_at_once() -> None:
     async def story(trio: Trio) -> None:
         one = trio.nodes[1]
