@@ -7,11 +7,14 @@ fails here fails everywhere: `make sim SEED=17` shows it in full.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from sim.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
@@ -40,3 +43,8 @@ def test_stories_end_well(first: int) -> None:
 def test_one_seed_is_one_story() -> None:
     once, again = (told("--seed", "7", "--trouble", "6") for _ in range(2))
     assert once == again
+
+
+def test_every_fault_is_told_of_in_the_docs() -> None:
+    page = (ROOT / "docs" / "simulation.md").read_text()
+    assert set(re.findall(r"^\| ([a-z]+) \| ", page, re.MULTILINE)) - {"fault"} == set(KINDS)
