@@ -52,6 +52,9 @@ class Clients:
         for thread in self._readers:
             thread.join(_DRAIN_S)
         hanging = [thread.name for thread in (*self._senders, *self._readers) if thread.is_alive()]
+        final = RecordedConsumer(self._recorder, "pipe-final/1", self._bootstrap, PIPE_GROUP, in_pipe=True)
+        final.committed(*((ORDERS, index) for index in range(TOPICS[ORDERS])))
+        final.close()
         if hanging:
             raise TimeoutError(f"{', '.join(hanging)} did not come to an end within {_DRAIN_S:g} s of the heal")
 
