@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.client.blocking import ConnectionLost
 from headrace.client.connection import Connection
 from headrace.model.image import BrokerImage
+from headrace.model.settings import LONG_MAX
 from headrace.replicas.fetch_session import ReplicaSession
 from headrace.replicas.home import Home
 from headrace.replicas.partition import Partition
@@ -37,6 +38,7 @@ _LONGEST_RECONNECT_S = 1.0
 _PATIENCE_S = 5.0  # for an answer, beside what a fetch may wait
 _RESPONSE_BYTES = 16 << 20
 _IDLE_S = 1.0
+_LOOK_AGAIN_S = 1.0  # at all partitions, however calm it is
 _SOON_MS = 50  # what a fetch waits at most while some partitions are left out of it
 _YIELD_BYTES = 1 << 20
 
@@ -90,6 +92,9 @@ class Conversation:
         self._partition_bytes = partition_bytes
         self._pulled: dict[Partition, Pulled] = {}
         self._session = ReplicaSession()
+        self._changed: list[Pulled] = []  # by the last answer
+        self._all_ready = False  # when that was last looked at
+        self._looked_s = 0.0
         self._news: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
@@ -97,11 +102,13 @@ class Conversation:
 
     def add(self, partition: Partition) -> None:
         self._pulled[partition] = Pulled(partition, self._home.broker_id)
+        self._all_ready = False
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
     def remove(self, partition: Partition) -> None:
-        self._pulled.pop(partition, None)
+        if self._pulled.pop(partition, None) is not None:
+            self._all_ready = False
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -131,16 +138,28 @@ class Conversation:
             self._session.restart()
             while self._pulled:
                 self._news = asyncio.get_running_loop().create_future()
-                await self._reconcile(connection)
-                ready = self._ready()
-                if self._news.done():
-                    continue
-                if not ready:
+                body = await self._question(connection, self._news)
+                if body is not None:  # it counts as asked, so it has to be sent
+                    if not await self._fetch(connection, body):
+                        return
+                elif not self._news.done():
                     await self._news_within(_RECONNECT_S)
-                elif not await self._fetch(connection, ready):
-                    return
         finally:
             connection.close()
+
+    async def _question(self, connection: Connection, news: asyncio.Future[None]) -> Message | None:
+        """What to fetch next; None if nothing can be fetched now, or there is news that comes first.
+
+        As long as all goes well, only those are looked at that got something: there may be thousands."""
+        now_s, rate = self._home.clock.monotonic(), self._home.follower_throttle.bytes_per_s
+        partition_bytes = min(self._partition_bytes, rate)
+        calm = self._all_ready and rate == LONG_MAX and now_s - self._looked_s < _LOOK_AGAIN_S
+        if calm and self._session.is_open:
+            return self._session.request_more(self._changed, partition_bytes)
+        await self._reconcile(connection)
+        ready = self._ready()
+        self._all_ready, self._looked_s = len(ready) == len(self._pulled), now_s
+        return self._session.request(ready, partition_bytes) if ready and not news.done() else None
 
     async def _news_within(self, seconds: float) -> None:
         if self._news is None or self._news.done():
@@ -207,13 +226,11 @@ class Conversation:
 
     # --- fetching ---------------------------------------------------------------------------------------------------
 
-    async def _fetch(self, connection: Connection, ready: Sequence[Pulled]) -> bool:
+    async def _fetch(self, connection: Connection, body: Message) -> bool:
         """One round; False if there is news and this conversation has to end."""
-        rate = self._home.follower_throttle.bytes_per_s
-        body = self._session.request(ready, min(self._partition_bytes, rate))
         body.replica_id = self._home.broker_id
         body.replica_state = Message(replica_id=self._home.broker_id, replica_epoch=self._home.broker_epoch or 0)
-        body.max_wait_ms = self._wait_ms if len(ready) == len(self._pulled) else min(self._wait_ms, _SOON_MS)
+        body.max_wait_ms = self._wait_ms if self._all_ready else min(self._wait_ms, _SOON_MS)
         body.min_bytes, body.max_bytes = 1, _RESPONSE_BYTES
         fetch = connection.send(FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
         news = self._news
@@ -231,6 +248,7 @@ class Conversation:
         return True
 
     async def _take(self, answer: Message) -> None:
+        self._changed = []
         unsynced: list[Pulled] = []
         unyielded = 0
         for topic in answer.responses:
@@ -242,10 +260,13 @@ class Conversation:
                 try:
                     if pulled.is_throttled:
                         self._home.follower_throttle.passed(len(part.records or b""))
+                    self._changed.append(pulled)
                     await pulled.take(part)
+                    self._all_ready = self._all_ready and not pulled.out_of_range
                     if pulled.log.config.fsync and part.records:
                         unsynced.append(pulled)
                 except (KafkaError, OSError) as error:
+                    self._all_ready = False
                     self._session.mention_again(key)
                     pulled.failed(error, self._home.clock.monotonic())
                 unyielded += len(part.records or b"")
@@ -256,6 +277,7 @@ class Conversation:
             synced = await asyncio.gather(*(self._home.sync(p.log) for p in unsynced), return_exceptions=True)
             for pulled, outcome in zip(unsynced, synced, strict=True):
                 if isinstance(outcome, OSError):
+                    self._all_ready = False
                     pulled.failed(outcome, self._home.clock.monotonic())
 
 
