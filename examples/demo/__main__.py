@@ -73,9 +73,7 @@ def play(folder: Path, seconds: float | None, lines_per_s: int, window: str, ove
 
         def run(name: str) -> None:
             try:
-                # A session of its own: Spark finds Python sources through the session that is active in the thread.
-                session = spark.newSession()
-                launch(configs[name], spark=session, reporter=board.reporter(name), stop_asked=over.is_set)
+                launch(configs[name], spark=spark, reporter=board.reporter(name), stop_asked=over.is_set)
             except Failure as failure:
                 board.failures[name] = str(failure)
                 over.set()

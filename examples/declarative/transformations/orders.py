@@ -17,7 +17,7 @@ def orders() -> DataFrame:
         .option("subscribe", "orders")
         .option("startingOffsets", "earliest")
         .load()
-        .selectExpr("CAST(key AS STRING) AS customer", "CAST(value AS DOUBLE) AS amount", "timestamp")
+        .selectExpr("CAST(key AS STRING) AS customer", "CAST(CAST(value AS STRING) AS DOUBLE) AS amount", "timestamp")
     )
 
 

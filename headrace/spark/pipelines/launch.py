@@ -145,6 +145,8 @@ def _guarded(made: Pipeline, config: Configuration, run: Run) -> dict[str, objec
     try:
         # Spark finds it by its name, too, but looks for it in a new process, which a busy machine may starve.
         run.spark.dataSource.register(HeadraceSource)
+        # As a sink it is found only through the session that is active in this thread, and this makes it so.
+        run.spark.createDataFrame([(1,)], "one int")
         return made.run(config, run)
     except (PySparkException, Py4JError) as error:
         raise Failure(f"{config.title()}: {plain_error(error)}") from error
