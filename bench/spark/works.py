@@ -69,7 +69,7 @@ def write(spark: SparkSession, source: str, place: Place) -> None:
     """As many records of the same size, written with idempotence."""
     letters = f"repeat('x', {place.value_bytes})"
     rows = spark.range(0, place.records, 1, 4).selectExpr(
-        "CAST(id AS BINARY) AS key", f"CAST({letters} AS BINARY) AS value"
+        "CAST(CAST(id AS STRING) AS BINARY) AS key", f"CAST({letters} AS BINARY) AS value"
     )
     options = {"kafka.bootstrap.servers": place.bootstrap, "topic": f"{place.topic}-written-{source}"}
     if source == "kafka":
