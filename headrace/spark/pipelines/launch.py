@@ -7,7 +7,9 @@ Failure; a session that was started here is stopped here.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -167,10 +169,14 @@ def start_spark(config: Configuration, master: str | None) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in {**quiet_settings(submitted), **config.spark}.items():
         builder = builder.config(name, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         session = builder.getOrCreate()
     except (PySparkException, RuntimeError) as error:
         raise Failure(f"Spark does not start: {plain_error(error)}") from error
+    if threading.current_thread() is threading.main_thread():
+        # Spark puts a handler of its own there, which would tear down what Ctrl-C is to end cleanly.
+        signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
     return session
 
