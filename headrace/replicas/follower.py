@@ -157,6 +157,7 @@ class Conversation:
         if calm and self._session.is_open:
             return self._session.request_more(self._changed, partition_bytes)
         await self._reconcile(connection)
+        await self._sync([pulled for pulled in self._due() if not pulled.is_safe and pulled.log.offline is None])
         ready = self._ready()
         self._all_ready, self._looked_s = len(ready) == len(self._pulled), now_s
         return self._session.request(ready, partition_bytes) if ready and not news.done() else None
@@ -173,7 +174,8 @@ class Conversation:
         return [pulled for pulled in self._pulled.values() if pulled.not_before_s <= now_s]
 
     def _ready(self) -> list[Pulled]:
-        ready = [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range]
+        """A fetch says what we have, so a log takes part only while that is as safe as its topic asks."""
+        ready = [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range and pulled.is_safe]
         if self._home.follower_throttle.is_open:
             return ready
         return [pulled for pulled in ready if not pulled.is_throttled]
@@ -273,12 +275,14 @@ class Conversation:
                 if unyielded >= _YIELD_BYTES:
                     unyielded = 0
                     await asyncio.sleep(0)
-        if unsynced:
-            synced = await asyncio.gather(*(self._home.sync(p.log) for p in unsynced), return_exceptions=True)
-            for pulled, outcome in zip(unsynced, synced, strict=True):
-                if isinstance(outcome, OSError):
-                    self._all_ready = False
-                    pulled.failed(outcome, self._home.clock.monotonic())
+        await self._sync(unsynced)
+
+    async def _sync(self, unsynced: Sequence[Pulled]) -> None:
+        synced = await asyncio.gather(*(self._home.sync(p.log) for p in unsynced), return_exceptions=True)
+        for pulled, outcome in zip(unsynced, synced, strict=True):
+            if isinstance(outcome, OSError):
+                self._all_ready = False
+                pulled.failed(outcome, self._home.clock.monotonic())
 
 
 def _by_topic(pulled: Sequence[Pulled], question: Callable[[Pulled], Message], name: str) -> list[Message]:

@@ -52,6 +52,12 @@ class Pulled:
         return self.partition.told_end
 
     @property
+    def is_safe(self) -> bool:
+        """What is in the log is stored as the topic asks; what a disk lost that failed to sync never is again."""
+        log = self.log
+        return log.offline is None and (not log.config.fsync or log.synced_offset >= log.end_offset)
+
+    @property
     def is_doubted(self) -> bool:
         """Part of the log is damaged, and waits to be cut off."""
         return self.offset < self.log.end_offset
