@@ -88,6 +88,22 @@ def test_a_leader_whose_disk_fails_tells_and_leaves_the_partition_to_others() ->
     play(story, headrace_flush="fsync", min_insync_replicas=2)
 
 
+def test_a_follower_whose_disk_failed_to_sync_counts_for_nothing_until_it_is_left_out() -> None:
+    async def story(trio: Trio) -> None:
+        one, three = trio.nodes[1], trio.nodes[3]
+        waiting = one.partition.committed(one.partition.append(batch()))
+        assert waiting is not None
+        await waiting
+        three.disk.fail_syncs = 1
+        waiting = one.partition.committed(one.partition.append(batch()))
+        assert waiting is not None
+        await waiting
+        assert trio.state.isr == (1, 2), "committed while a replica was in sync that does not have it on disk"
+        assert three.partition.log.synced_offset == 1
+
+    play(story, headrace_flush="fsync", min_insync_replicas=2)
+
+
 def test_a_follower_whose_disk_is_full_comes_back_when_there_is_room() -> None:
     async def story(trio: Trio) -> None:
         one, three = trio.nodes[1], trio.nodes[3]
