@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.cli.local_cluster import BrokerProcess
@@ -26,9 +26,19 @@ def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def committed(bootstrap: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "log_level": 0})
+
+    def ask() -> int | None:
+        """librdkafka does not ask again by itself when the coordinator has just been elected."""
+        try:
+            offset: int = consumer.committed([TopicPartition("orders", 0)], timeout=PATIENCE_S)[0].offset
+            return offset
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return None
+
     try:
-        offset: int = consumer.committed([TopicPartition("orders", 0)], timeout=PATIENCE_S)[0].offset
-        return offset
+        return until("the group's coordinator answers", ask, PATIENCE_S)
     finally:
         consumer.close()
 
