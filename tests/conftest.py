@@ -2,7 +2,7 @@
 
 A suite is a folder of tests/. With HEADRACE_SOAK=1 only suites that have a long form are run. `make test` runs several
 workers (pytest-xdist): most tests wait more than they work. A file's tests stay with one worker, and so do those of a
-suite whose budget says `together`, since they share something dear, such as a Spark session.
+folder in a suite whose budget says `together`, since they share something dear, such as a Spark session.
 """
 
 import os
@@ -41,8 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: BUDGETS.get(suite_of(item.path), {}).get("seconds", 0), reverse=several)
     for item in items:
         suite = suite_of(item.path)
-        group = suite if BUDGETS.get(suite, {}).get("together") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        group = item.path.parent if BUDGETS.get(suite, {}).get("together") else item.path
+        item.add_marker(pytest.mark.xdist_group(str(group)))
     if SOAKING:
         short = [item for item in items if "soak_seconds" not in BUDGETS.get(suite_of(item.path), {})]
         config.hook.pytest_deselected(items=short)

@@ -246,10 +246,10 @@ CASES = [
     ),
     case(
         21,
-        "replicas.follower",
-        "        if unsynced:",
-        "        if False:",
-        f"{DISKS}:test_a_record_is_committed_when_it_is_on_the_disks_of_all_in_sync",
+        "replicas.pulling",
+        "        return log.offline is None and (not log.config.fsync or log.synced_offset >= log.end_offset)",
+        "        return True",
+        f"{DISKS}:test_a_follower_whose_disk_failed_to_sync_counts_for_nothing_until_it_is_left_out",
     ),
     case(
         22,
