@@ -14,7 +14,7 @@ from pathlib import Path
 from headrace.testing.local_broker import LocalBroker
 from tests.unit.spark.sink_world import committed, create_topic, end_offsets
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "survivors"
 SEED = 11
 START_S = 300  # until a driver has written something
@@ -25,7 +25,7 @@ class Victim:
     """The driver with its JVM and all workers: one process group."""
 
     def __init__(self, broker: LocalBroker, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.spark.sink_victim", broker.bootstrap, TOPIC]
+        self._command = [sys.executable, "-m", "tests.spark.processes.sink_victim", broker.bootstrap, TOPIC]
         self._command += [str(folder / "files"), str(folder / "checkpoint")]
         self._log = folder / "victim.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,6 +1,6 @@
 """A driver that is there to be killed: a streaming query from a folder of text files to a topic, one file a batch.
 
-Run as `python -m tests.spark.sink_victim BOOTSTRAP TOPIC FILES CHECKPOINT`; ends when all files are written.
+Run as `python -m tests.spark.processes.sink_victim BOOTSTRAP TOPIC FILES CHECKPOINT`; ends when all files are written.
 """
 
 from __future__ import annotations
