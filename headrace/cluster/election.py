@@ -3,7 +3,7 @@
 Two rules carry everything else:
 
 - Nothing is committed without every member of the stored ISR, and nothing at all while the ISR has fewer members than
-  `Terms.enough_for` asks for or while there are eligible leader replicas (ELR, KIP-966).
+  `PartitionImage.enough_in_sync` asks for or while there are eligible leader replicas (ELR, KIP-966).
 - Therefore every member of the ISR has all that was committed; and so has a member that leaves an ISR which then is too
   small, for as long as the ISR stays too small. Those are kept as the ELR.
 
@@ -42,10 +42,6 @@ class Terms:
     min_isr: int = 1
     synced: bool = False  # headrace.flush=fsync: what is committed is on the disks of the ISR
     unclean: bool = False  # may a replica lead that may lack committed records
-
-    def enough_for(self, partition: PartitionImage) -> int:
-        """In-sync replicas without which nothing is committed; never more than the partition is to have."""
-        return min(self.min_isr, max(1, len(partition.replicas) - len(partition.adding)))
 
 
 def terms_of(topic: TopicImage, image: ClusterImage, broker_settings: Mapping[str, str]) -> Terms:
@@ -131,7 +127,7 @@ def entries(partition: PartitionImage) -> list[Entry]:
 def _with_members(partition: PartitionImage, kept: Sequence[Entry], alive: Alive, terms: Terms) -> PartitionImage:
     """With this ISR, and with the ELR and the last known that follow from it."""
     after = _with_entries(partition, kept)
-    if len(kept) >= terms.enough_for(partition):
+    if len(kept) >= partition.enough_in_sync(terms.min_isr):
         return replace(after, elr=(), last_known=())
     present = {broker for broker, _ in kept}
     left = [entry for entry in entries(partition) if entry[0] not in present]

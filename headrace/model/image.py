@@ -45,6 +45,10 @@ class PartitionImage:
     removing: tuple[int, ...] = ()  # and those that it will remove
     recovering: bool = False  # its leader was elected uncleanly and is not yet joined by another replica
 
+    def enough_in_sync(self, min_isr: int) -> int:
+        """In-sync replicas without which nothing is committed; never more than the partition is to have."""
+        return min(min_isr, max(1, len(self.replicas) - len(self.adding)))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:

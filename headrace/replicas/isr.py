@@ -65,13 +65,8 @@ class Limits:
     min_isr: int = 1
 
 
-def enough(partition: PartitionImage, min_isr: int) -> int:
-    """In-sync replicas without which nothing is committed; never more than the partition is to have."""
-    return min(min_isr, max(1, len(partition.replicas) - len(partition.adding)))
-
-
 def may_commit(partition: PartitionImage, min_isr: int) -> bool:
-    return len(partition.isr) >= enough(partition, min_isr) and not partition.elr
+    return len(partition.isr) >= partition.enough_in_sync(min_isr) and not partition.elr
 
 
 def committed_end(

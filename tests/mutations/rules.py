@@ -109,7 +109,7 @@ CASES = [
     case(
         5,
         "replicas.isr",
-        "    return len(partition.isr) >= enough(partition, min_isr) and not partition.elr",
+        "    return len(partition.isr) >= partition.enough_in_sync(min_isr) and not partition.elr",
         "    return True",
         f"{IN_SYNC}:test_without_enough_in_sync_nothing_is_committed_and_everybody_is_told",
     ),

@@ -132,7 +132,7 @@ class ReplicaModel:
         state = member.state
         if not member.running or member.leads_epoch is None or state is None:
             return
-        if len(state.isr) < self.terms.enough_for(state) or state.elr:
+        if len(state.isr) < state.enough_in_sync(self.terms.min_isr) or state.elr:
             return
         ends = [len(member.log)]
         for broker, epoch in election.entries(state):

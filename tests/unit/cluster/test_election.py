@@ -138,8 +138,8 @@ def test_a_leader_that_takes_itself_out_is_not_eligible() -> None:
 
 
 def test_less_is_enough_where_the_plan_has_fewer_replicas() -> None:
-    assert TWO.enough_for(state(1, {1: 10}, (1,))) == 1
-    assert TWO.enough_for(state(1, {1: 10}, (1, 2), adding=(2,))) == 1
+    assert state(1, {1: 10}, (1,)).enough_in_sync(TWO.min_isr) == 1
+    assert state(1, {1: 10}, (1, 2), adding=(2,)).enough_in_sync(TWO.min_isr) == 1
     after = settled(state(1, {1: 10}, (1, 2), elr=((2, 20),)), brokers(_1=10), Terms(min_isr=1))
     assert (after.elr, after.leader_epoch) == ((), 7)
 

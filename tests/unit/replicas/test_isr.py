@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.model.image import BrokerImage, PartitionImage
-from headrace.replicas.isr import UNKNOWN, Follower, Limits, committed_end, enough, falls_behind, is_near, may_join
+from headrace.replicas.isr import UNKNOWN, Follower, Limits, committed_end, falls_behind, is_near, may_join
 from headrace.replicas.leadership import Leadership
 from headrace.replicas.reconciling import next_step
 
@@ -78,9 +78,9 @@ def test_who_falls_behind() -> None:
 
 def test_a_partition_never_needs_more_in_sync_than_it_is_to_have() -> None:
     state = PartitionImage(0, (1, 2), (1, 2), 1, 0, 0, (1, 1))
-    assert [enough(state, count) for count in (1, 2, 3)] == [1, 2, 2]
+    assert [state.enough_in_sync(count) for count in (1, 2, 3)] == [1, 2, 2]
     growing = replace(state, replicas=(1, 2, 3), adding=(2, 3))
-    assert enough(growing, 2) == 1
+    assert growing.enough_in_sync(2) == 1
 
 
 BROKERS = {broker: BrokerImage(broker, "h", 1, None, 1) for broker in (1, 2, 3)}
