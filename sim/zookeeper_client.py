@@ -16,14 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.cluster.store import (
-    ANY_VERSION,
     ConnectionLost,
-    Create,
-    Delete,
     Operation,
     SessionLost,
     SessionState,
-    Set,
+    SingleWrites,
     Stat,
     StoreError,
     Watch,
@@ -50,7 +47,7 @@ class _Request:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
-class SimStore:
+class SimStore(SingleWrites):
     """One client of the ensemble. Lives in the context in which it was made: when its broker stands still, so does
     this, and the ensemble hears nothing from it."""
 
@@ -110,19 +107,6 @@ class SimStore:
             return names
 
         return await self._ask(path, read, again=True)
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Stat:
-        (made,) = await self.multi([Create(path, data, ephemeral)])
-        assert made is not None
-        return made
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        (changed,) = await self.multi([Set(path, data, version)])
-        assert changed is not None
-        return changed
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_size(operations)

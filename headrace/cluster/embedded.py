@@ -27,13 +27,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.cluster.store import (
-    ANY_VERSION,
-    Create,
-    Delete,
     Operation,
     SessionLost,
     SessionState,
-    Set,
+    SingleWrites,
     Stat,
     StoreError,
     StoreFull,
@@ -61,7 +58,7 @@ _Results = list[Stat | None]
 _Waiting = tuple[Sequence[Operation], "asyncio.Future[_Results]"]
 
 
-class EmbeddedStore:
+class EmbeddedStore(SingleWrites):
     """`open` first, `close` last; see `cluster/store.py` for everything between."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
@@ -168,15 +165,6 @@ class EmbeddedStore:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Stat:
-        return _only(await self.multi([Create(path, data, ephemeral)]))
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        return _only(await self.multi([Set(path, data, version)]))
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_size(operations)
         self._check_session(operations[0].path if operations else "/")
@@ -259,11 +247,6 @@ class EmbeddedStore:
     def _check_session(self, path: str) -> None:
         if self._database is None:
             raise SessionLost(path, f"the metadata store {self._path} is closed")
-
-
-def _only(results: _Results) -> Stat:
-    assert results[0] is not None
-    return results[0]
 
 
 def _fail(done: asyncio.Future[_Results], error: StoreError) -> None:

@@ -19,6 +19,7 @@ What holds in every home:
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -150,6 +151,27 @@ class Store(Protocol):
     async def close(self) -> None:
         """End the session."""
         ...
+
+
+class SingleWrites(ABC):
+    """For homes in which a write of one node is a multi of one."""
+
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]: ...
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Stat:
+        return await self._written(Create(path, data, ephemeral))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return await self._written(Set(path, data, version))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def _written(self, operation: Create | Set) -> Stat:
+        (written,) = await self.multi([operation])
+        assert written is not None
+        return written
 
 
 def size_of(operation: Operation) -> int:
