@@ -14,6 +14,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 
+from headrace.wire._records_py import _put_blob, _put_varint
 from headrace.wire.partitioning import partition_for_key
 from headrace.wire.row_columns import Blobs, Buffer, HeaderLists, Numbers, Rows
 
@@ -101,7 +102,7 @@ def append_rows(
             raise ValueError(f"timestamp {timestamp} cannot stand in a batch that starts at {base_timestamp}")
         body = _body(rows, row, timestamp - base_timestamp, delta + turn - start)
         record = bytearray()
-        _put_number(record, len(body))
+        _put_varint(record, len(body))
         record += body
         held = len(section) + len(fresh)
         if held and held + len(record) > limit_bytes:
@@ -115,8 +116,8 @@ def append_rows(
 
 def _body(rows: Rows, row: int, time_delta: int, offset_delta: int) -> bytearray:
     body = bytearray(1)
-    _put_number(body, time_delta)
-    _put_number(body, offset_delta)
+    _put_varint(body, time_delta)
+    _put_varint(body, offset_delta)
     _put_blob(body, None if rows.keys is None else _blob(rows.keys, row))
     _put_blob(body, None if rows.values is None else _blob(rows.values, row))
     headers = [header for lists in rows.headers for header in _headers(lists, row)]
@@ -124,7 +125,7 @@ def _body(rows: Rows, row: int, time_delta: int, offset_delta: int) -> bytearray
         content = _blob(column, row)
         if content is not None:
             headers.append((name, content))
-    _put_number(body, len(headers))
+    _put_varint(body, len(headers))
     for name, value in headers:
         _put_blob(body, name)
         _put_blob(body, value)
@@ -206,19 +207,3 @@ def _is_valid(bitmap: Buffer | None, at: int) -> bool:
 
 def _int32s(buffer: Buffer) -> memoryview:
     return memoryview(buffer).cast("B").cast("i")
-
-
-def _put_number(out: bytearray, value: int) -> None:
-    value = value << 1 if value >= 0 else (~value << 1) | 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _put_blob(out: bytearray, blob: bytes | None) -> None:
-    if blob is None:
-        out.append(1)
-    else:
-        _put_number(out, len(blob))
-        out += blob

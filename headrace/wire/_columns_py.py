@@ -11,16 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.wire._records_py import (
-    Buffer,
-    _blob,
-    _check_count,
-    _check_end,
-    _frame,
-    _offset,
-    _time,
-    _varint,
-)
+from headrace.wire._records_py import Buffer, _blob, _varint, each_record
 from headrace.wire.errors import Malformed
 
 KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS = 1, 2, 4, 8, 16, 32
@@ -65,32 +56,20 @@ def fill(sections: Sequence[Section], wanted: int, first: int, stop: int, tags: 
     list_ends = array("i", [0])
     rows = 0
     for section, count, base_offset, last_offset_delta, base_timestamp, append_time in sections:
-        data = memoryview(section)
-        _check_count(data, count)
-        at = 0
-        for _ in range(count):
-            body, at, end = _frame(data, at)
-            time_delta, at = _varint(body, at, 64)
-            offset_delta, at = _varint(body, at)
-            key, at = _blob(body, at)
-            value, at = _blob(body, at)
-            offset = _offset(base_offset, offset_delta, last_offset_delta)
-            time_ms = _time(base_timestamp, time_delta) if append_time is None else append_time
-            headers = _headers(body, at, end) if wanted & HEADERS or tags else []
-            at = end
-            if not first <= offset < stop or (tags and not _has_tag(headers, tags)):
+        for found in each_record(section, count, base_offset, last_offset_delta, base_timestamp, append_time):
+            headers = _headers(found.body, found.headers_at, found.end) if wanted & HEADERS or tags else []
+            if not first <= found.offset < stop or (tags and not _has_tag(headers, tags)):
                 continue
             rows += 1
-            offsets.append(offset)
-            times.append(min(max(time_ms, EARLIEST_MS), LATEST_MS) * 1000)
+            offsets.append(found.offset)
+            times.append(min(max(found.timestamp, EARLIEST_MS), LATEST_MS) * 1000)
             kinds.append(0 if append_time is None else 1)
-            keys.put(key)
-            values.put(value)
+            keys.put(found.key)
+            values.put(found.value)
             for name, content in headers:
                 names.put(name)
                 contents.put(content)
             list_ends.append(len(names.valid))
-        _check_end(data, at)
     return (
         rows,
         bytearray(offsets.tobytes()) if wanted & OFFSET else None,

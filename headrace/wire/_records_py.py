@@ -11,7 +11,8 @@ that are there, records fill the section exactly, and bad bytes raise Malformed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from headrace.wire.errors import Malformed
 from headrace.wire.record import Record
@@ -112,9 +113,37 @@ def decode_records(
     append_time: int | None,
 ) -> list[Record]:
     """All records; `append_time` is the timestamp of every one of them, if given."""
+    records = []
+    for found in each_record(section, count, base_offset, last_offset_delta, base_timestamp, append_time):
+        headers, at = _headers(found.body, found.headers_at)
+        if at != found.end:
+            raise Malformed("a record is longer than what is in it")
+        records.append(Record(found.offset, found.timestamp, found.key, found.value, headers))
+    return records
+
+
+class Found(NamedTuple):
+    """A record of which the headers have not been looked at."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    body: memoryview
+    headers_at: int
+    end: int
+
+
+def each_record(
+    section: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    append_time: int | None,
+) -> Iterator[Found]:
     data = memoryview(section)
     _check_count(data, count)
-    records = []
     at = 0
     for _ in range(count):
         body, at, end = _frame(data, at)
@@ -124,12 +153,9 @@ def decode_records(
         value, at = _blob(body, at)
         offset = _offset(base_offset, offset_delta, last_offset_delta)
         timestamp = _time(base_timestamp, time_delta) if append_time is None else append_time
-        headers, at = _headers(body, at)
-        if at != end:
-            raise Malformed("a record is longer than what is in it")
-        records.append(Record(offset, timestamp, key, value, headers))
+        yield Found(offset, timestamp, key, value, body, at, end)
+        at = end
     _check_end(data, at)
-    return records
 
 
 def _headers(body: memoryview, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
