@@ -169,15 +169,10 @@ class Member:
                     await self._poll(place)
 
     async def _poll(self, place: Place) -> None:
-        op = self._recorder.invoke(self._proc, "poll")
-        found = await self._shelf.fetch(place, self._at[place])
-        if found is None:
-            self._recorder.info(op)
+        records = await self._shelf.poll(self._recorder, self._proc, self._at, place)
+        if records is None:
             await self._caller.pause()
-            return
-        self._recorder.ok(op, records=found.records)
-        self._at[place] = found.after
-        if found.records:
+        elif records:
             await self._commit(place)
 
     async def _commit(self, place: Place) -> None:

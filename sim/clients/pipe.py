@@ -127,7 +127,7 @@ class Pipe:
         self._recorder.happened(self._proc, "begin", txn=txn)
         read: list[Record] = []
         for place in self._inputs:
-            read += await self._poll(place, txn)
+            read += await self._shelf.poll(self._recorder, self._proc, self._at, place, txn=txn) or []
         if not read:
             return
         sides: dict[Place, list[Record]] = {}
@@ -141,16 +141,6 @@ class Pipe:
         if not commit:
             self._at = before
             self._recorder.happened(self._proc, "seek", offs={f"{t}-{i}": off for (t, i), off in before.items()})
-
-    async def _poll(self, place: Place, txn: str) -> list[Record]:
-        op = self._recorder.invoke(self._proc, "poll", txn=txn)
-        found = await self._shelf.fetch(place, self._at[place])
-        if found is None:
-            self._recorder.info(op)
-            return []
-        self._recorder.ok(op, records=found.records)
-        self._at[place] = found.after
-        return found.records
 
     async def _write(self, place: Place, records: list[Record], txn: str) -> None:
         tp = f"{place[0]}-{place[1]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.client.blocking import ConnectionLost
 from headrace.wire.batches import walk
@@ -56,6 +56,20 @@ class Shelf:
             return None
         records, after = self._open(f"{topic}-{index}", offset, part)
         return Fetched(records, after, epoch, part.high_watermark)
+
+    async def poll(
+        self, recorder: Recorder, proc: str, at: dict[Place, int], place: Place, *, marks: bool = False, **asked: Any
+    ) -> list[Record] | None:
+        """A fetch that is told of, and that moves `at` on; with `marks` it is told how far the leader had committed."""
+        op = recorder.invoke(proc, "poll", **asked)
+        found = await self.fetch(place, at[place])
+        if found is None:
+            recorder.info(op)
+            return None
+        more = {"marks": {f"{place[0]}-{place[1]}": (found.leader_epoch, found.high_watermark)}} if marks else {}
+        recorder.ok(op, records=found.records, **more)
+        at[place] = found.after
+        return found.records
 
     def _request(self, place: Place, offset: int, epoch: int) -> Message:
         part = Message(
@@ -129,15 +143,8 @@ class Reader:
                 await self._poll(place)
 
     async def _poll(self, place: Place) -> None:
-        op = self._recorder.invoke(self._proc, "poll")
-        found = await self._shelf.fetch(place, self._at[place])
-        if found is None:
-            self._recorder.info(op)
+        if await self._shelf.poll(self._recorder, self._proc, self._at, place, marks=True) is None:
             await self._caller.pause()
-            return
-        marks = {f"{place[0]}-{place[1]}": (found.leader_epoch, found.high_watermark)}
-        self._recorder.ok(op, records=found.records, marks=marks)
-        self._at[place] = found.after
 
     async def _ask_end(self, place: Place) -> None:
         details = {"at": "end"}
