@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,6 @@ from tests.spark.topics import Topics
 from tests.unit.spark.source_world import Source, values
 
 START_MS = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    with LocalBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def topics(broker: LocalBroker, request: pytest.FixtureRequest) -> Topics:
-    return Topics(broker.bootstrap, request.node.name)
-
-
-@pytest.fixture
-def source(broker: LocalBroker) -> Source:
-    return Source(broker.bootstrap)
 
 
 def letters(topics: Topics, partitions: int = 2, count: int = 10) -> str:

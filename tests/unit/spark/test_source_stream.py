@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer
@@ -11,25 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from headrace.model.failure import Failure
 from headrace.spark.data_loss import DataLoss
-from headrace.testing.local_broker import LocalBroker
 from tests.spark.topics import Topics
 from tests.unit.spark.source_world import Source, Stream, values
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    with LocalBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def topics(broker: LocalBroker, request: pytest.FixtureRequest) -> Topics:
-    return Topics(broker.bootstrap, request.node.name)
-
-
-@pytest.fixture
-def source(broker: LocalBroker) -> Source:
-    return Source(broker.bootstrap)
 
 
 def test_a_stream_begins_at_the_end_and_reads_what_comes(topics: Topics, source: Source) -> None:

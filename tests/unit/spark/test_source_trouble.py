@@ -30,11 +30,6 @@ def topics(broker: LocalBroker) -> Topics:
     return Topics(broker.bootstrap, "trouble")
 
 
-@pytest.fixture
-def source(broker: LocalBroker) -> Source:
-    return Source(broker.bootstrap)
-
-
 def test_records_that_were_deleted_are_a_loss_or_passed_over(topics: Topics, source: Source) -> None:
     topic = topics.create("aged")
     topics.fill(topic, 0, [str(turn) for turn in range(10)])
