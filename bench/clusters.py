@@ -9,7 +9,6 @@ started for a measurement and stopped after it.
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from bench.peers import HOST, START_SECONDS, HeadraceRecipe, KafkaRecipe, PeerMissing, free_port
+from bench.peers import HOST, START_SECONDS, HeadraceRecipe, KafkaRecipe, PeerMissing
 from bench.processes import Children, cpu_seconds, resident_bytes
-from headrace.cli.local_zookeeper import LocalZooKeeper
+from headrace.cli.local_cluster import BrokerProcess
+from headrace.cli.local_zookeeper import LocalZooKeeper, free_ports
 
 SESSION_MS = 6000
 CLUSTER_ID = "aGVhZHJhY2UtYmVuY2gtMQ"
@@ -80,19 +80,14 @@ class Cluster:
 def headrace_cluster(children: Children, home: Path, brokers: int) -> Cluster:
     HeadraceRecipe().prepare(children)
     home.mkdir(parents=True)
-    program = Path(sys.prefix) / "bin" / "headrace"
-    zookeeper = LocalZooKeeper(home / "zookeeper", free_port())
+    zookeeper_port, *ports = free_ports(1 + brokers)
+    zookeeper = LocalZooKeeper(home / "zookeeper", zookeeper_port)
     settings = home / "broker.properties"
     settings.write_text(f"zookeeper.session.timeout.ms={SESSION_MS}\n")
-    ports = [free_port() for _ in range(brokers)]
-    commands = [
-        [
-            *(str(program), "serve", "--data", str(home / f"data-{number}"), "--listen", f"{HOST}:{port}"),
-            *("--zookeeper", zookeeper.address, "--broker-id", str(number), "--rack", f"r{number}"),
-            *("--config", str(settings)),
-        ]
-        for number, port in enumerate(ports, 1)
-    ]
+    commands = []
+    for number, port in enumerate(ports, 1):
+        options = ["--rack", f"r{number}", "--config", str(settings)]
+        commands.append(BrokerProcess(home, number, zookeeper.address, port, options).command)
     cluster = Cluster(HeadraceRecipe.name, children, home, commands, ports)
     cluster.zookeeper = zookeeper
     return cluster
@@ -102,7 +97,8 @@ def kafka_cluster(children: Children, home: Path, brokers: int) -> Cluster:
     """As one broker in peers.py, with every broker a controller too, as its quick start has it."""
     recipe = KafkaRecipe()
     recipe.prepare(children)
-    ports, controllers = [free_port() for _ in range(brokers)], [free_port() for _ in range(brokers)]
+    free = free_ports(2 * brokers)
+    ports, controllers = free[:brokers], free[brokers:]
     voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(controllers, 1))
     commands = []
     for number, (port, controller) in enumerate(zip(ports, controllers, strict=True), 1):

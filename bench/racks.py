@@ -28,6 +28,7 @@ from bench.figures import Samples, percentile
 from bench.load import Generator, Order
 from bench.peers import HeadraceRecipe, PeerMissing, free_port
 from bench.processes import Children
+from headrace.cli.local_cluster import BrokerProcess
 from headrace.cli.local_zookeeper import LocalZooKeeper
 
 ROUND_TRIP_MS = 40.0
@@ -93,13 +94,9 @@ class _Pair:
         zookeeper.start()
         self._stop_zookeeper = zookeeper.stop
         zookeeper.wait_until_ready()
-        program = str(Path(sys.prefix) / "bin" / "headrace")
         for number, rack in ((1, NEAR), (2, FAR)):
-            command = [
-                *(program, "serve", "--data", str(self._home / f"data-{number}")),
-                *("--listen", f"{ADDRESSES[number - 1]}:{self._port}", "--zookeeper", zookeeper.address),
-                *("--broker-id", str(number), "--rack", rack),
-            ]
+            host, options = ADDRESSES[number - 1], ["--rack", rack]
+            command = BrokerProcess(self._home, number, zookeeper.address, self._port, options, host).command
             prefix = [] if rack == NEAR else ["ip", "netns", "exec", self._far]
             self._children.start([*prefix, *command], log=self._home / f"broker-{number}.log")
 

@@ -81,7 +81,7 @@ Figures = dict[str, dict[str, float]]  # format -> rate, cpu_us
 def measure(
     bootstrap: str, jars: list[Path], sizes: dict[int, int], rounds: int, wanted: list[str]
 ) -> dict[tuple[str, int], Figures]:
-    spark = session(jars)
+    spark = connector.session(jars, "2g")
     table: dict[tuple[str, int], Figures] = {}
     try:
         for value_bytes, records in sizes.items():
@@ -127,23 +127,6 @@ def cpu_seconds() -> float:
         except psutil.NoSuchProcess:
             continue
     return used
-
-
-def session(jars: list[Path]) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def row_text(work: str, value_bytes: int, found: Figures) -> str:

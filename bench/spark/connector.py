@@ -1,17 +1,21 @@
-"""The jars of Spark's own Kafka connector: fetched once by Maven into bench/.cache, then put on Spark's class path.
+"""The jars of Spark's own Kafka connector, fetched once by Maven into bench/.cache, and a Spark that has them.
 
 Called by the bench and by the client tests, which run the connector against headrace.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from bench.peers import CACHE, PeerMissing
 
+ROOT = Path(__file__).resolve().parents[2]
 VERSION = "4.2.0"
 _JARS = CACHE / f"spark-connector-{VERSION}"
 _FETCH_SECONDS = 600
@@ -32,3 +36,21 @@ def jars() -> list[Path]:
             raise PeerMissing(f"Maven could not fetch Spark's Kafka connector: {''.join(last)}")
         (_JARS / ".complete").touch()
     return sorted(_JARS.glob("*.jar"))
+
+
+def session(jars: list[Path], memory: str) -> SparkSession:
+    """Spark on this machine's two cores, quiet, with these jars, and with headrace where its workers find it."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.driver.memory", memory)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark

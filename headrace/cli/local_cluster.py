@@ -20,15 +20,17 @@ from headrace.model.failure import Failure
 READY_S = 60.0
 _STOP_S = 30.0
 _READY = b"headrace is ready"
-_HEADRACE = (sys.executable, "-c", "from headrace.cli.entry import main; main()")
 
 
 class BrokerProcess:
     """`start`, then `wait_until_ready`; `stop` at the end, and all of it again. `kill` and `pause` are for tests."""
 
-    def __init__(self, folder: Path, number: int, zookeeper: str, port: int, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, number: int, zookeeper: str, port: int, options: Sequence[str] = (), host: str = HOST
+    ) -> None:
         """`options` are further ones of `headrace serve`."""
         self.number = number
+        self.host = host
         self.port = port
         self.data = folder / f"broker-{number}"
         self.log = folder / f"broker-{number}.log"
@@ -39,20 +41,24 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
+    @property
+    def command(self) -> list[str]:
+        """What is started."""
+        alone = [_headrace(), "serve", "--data", str(self.data), "--listen", self.address]
+        return [*alone, "--zookeeper", self._zookeeper, "--broker-id", str(self.number), *self._options]
+
     def start(self) -> None:
-        command = [_headrace(), "serve", "--data", str(self.data), "--listen", self.address]
-        command += ["--zookeeper", self._zookeeper, "--broker-id", str(self.number), *self._options]
         with self.log.open("ab") as log:
             self._log_start = log.tell()
             # A session of its own: Ctrl-C reaches `headrace up` alone, which then stops them in order.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait_until_ready(self) -> None:

@@ -6,7 +6,6 @@ the first story that fails. The connector is the JVM's: its consumers and produc
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import uuid
@@ -17,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.spark.connector import jars
+from bench.spark.connector import jars, session
 from tests.clients.patience import until
 
 DEADLINE_S = 120.0
@@ -115,18 +114,7 @@ def values(rows: DataFrame) -> list[str]:
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars())))
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
+    spark = session(jars(), "1g")
     with tempfile.TemporaryDirectory(prefix="headrace-connector-") as folder:
         Stories(spark, sys.argv[1], Path(folder)).tell()
     spark.stop()
