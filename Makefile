@@ -12,15 +12,16 @@ help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 install: $(STAMP) ## make .venv with headrace in it
+	@$(BIN)/python -m compileall -q headrace pyspark_headrace
 
 $(STAMP): pyproject.toml setup.py constraints.txt examples/declarative/requirements.txt $(wildcard headrace/wire/*.pyx headrace/wire/*.pxi) tools/venv.sh
 	@PYTHON=$(PYTHON) sh tools/venv.sh $(VENV)
 	@touch $@
 
-serve: $(STAMP) ## run a broker on 127.0.0.1:9092 with its data in ./data
+serve: install ## run a broker on 127.0.0.1:9092 with its data in ./data
 	@exec $(BIN)/headrace serve --data data
 
-test: $(STAMP) ## run the tests (under 15 minutes on two cores)
+test: install ## run the tests (under 15 minutes on two cores)
 	@exec $(BIN)/python -m pytest tests $(WORKERS)
 
 check: $(STAMP) ## lint, types, layers, tidiness

@@ -2,7 +2,8 @@
 
 Owns every broker and generator process. Invariant: whatever `Children` started is gone when its `with` block is left,
 also after Ctrl-C and also when the child was stopped with SIGSTOP. A child gets a session of its own, so that Ctrl-C
-reaches only the bench, which then ends the children in order.
+reaches only the bench, which then ends the children in order. And it may keep the bytecode of its modules, as on a
+user's machine: where the bench's own environment forbids that, each start would compile all of headrace.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Children:
                 stderr=pipe or (subprocess.STDOUT if log else subprocess.DEVNULL),
                 start_new_session=True,
                 cwd=cwd,
+                env=_environment(),
             )
         self._running.append(process)
         return process
@@ -129,6 +131,10 @@ def _family(pid: int) -> list[int]:
     for member in family:  # grows while it is walked: children, then theirs
         family.extend(child for child, parent in parents.items() if parent == member)
     return family
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _children_cpu_seconds() -> float:

@@ -26,6 +26,10 @@ settings.register_profile(
 )
 settings.load_profile("headrace")
 
+# Brokers and commands that tests start keep the bytecode of their modules, as they do for users: without it each of
+# them would compile all of headrace again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 spent_s: dict[str, float] = defaultdict(float)
 remarks: list[str] = []
 
