@@ -213,7 +213,6 @@ class SimStore(SingleWrites):
             self._send_down(self._lost)
             return
         self._ensemble.hear(self._session)
-        self._session.watches = Watches()
         self._send_down(self._is_connected)
 
     def _is_connected(self) -> None:
@@ -254,6 +253,8 @@ class SimStore(SingleWrites):
             return
         self._connected = False
         self._connection += 1
+        if self._session is not None:
+            self._session.watches = Watches()  # they went with the connection, and are told of when there is another
         self._turn(SessionState.SUSPENDED)
         for request in [request for request in self._pending if not request.asked_again]:
             self._pending.remove(request)

@@ -183,7 +183,9 @@ def _applied(image: ClusterImage, findings: _Findings) -> ClusterImage:
     """What was read, put over the image of now; where the two differ in age, the view's merge decides."""
     brokers = {**image.brokers, **findings.brokers}
     for number, epoch in findings.brokers_gone.items():
-        if number in image.brokers and image.brokers[number].epoch == epoch:
+        # One round may ask for a broker twice, and it comes back between the two. What was found stands: it is watched.
+        came_back = number in findings.brokers
+        if not came_back and number in image.brokers and image.brokers[number].epoch == epoch:
             del brokers[number]
     controller = image.controller_id if findings.controller is None else findings.controller
     changed = replace(image, brokers=dict(sorted(brokers.items())), controller_id=controller)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -14,7 +15,7 @@ from headrace.cluster import znodes
 from headrace.cluster.change import create_partition, set_partition
 from headrace.cluster.following import Following
 from headrace.cluster.membership import Place, found_cluster, register_broker
-from headrace.cluster.store import Create, Delete, Set, Store
+from headrace.cluster.store import Create, Delete, NoNode, SessionState, Set, Stat, Store, Watch
 from headrace.cluster.view import ClusterView
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
 from headrace.world.entropy import SeededEntropy
@@ -147,6 +148,70 @@ def test_a_broker_that_was_started_again_has_another_epoch_and_a_dead_one_is_gon
             await seen(view, lambda image: 5 not in image.brokers)
 
     run(story(), seed=seed)
+
+
+class ReturnsMeanwhile:
+    """A session in which, once `armed`, a broker is read as gone, comes back, and only then the list is read."""
+
+    def __init__(self, store: Store, comes_back: Callable[[], Awaitable[object]]) -> None:
+        self.armed = False
+        self._store = store
+        self._comes_back = comes_back
+        self._read_as_gone = asyncio.Event()
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._store.on_session(listener)
+
+    async def sync(self) -> None:
+        await self._store.sync()
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return await self._store.exists(path, watch)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        try:
+            return await self._store.get(path, watch)
+        except NoNode:
+            if path == znodes.broker_path(5):
+                self._read_as_gone.set()
+            raise
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        if self.armed and path == znodes.BROKERS:
+            self.armed = False
+            await self._read_as_gone.wait()
+            await self._comes_back()
+            await self._store.sync()
+        return await self._store.children(path, watch)
+
+
+def test_a_broker_that_comes_back_while_it_is_looked_for_is_there() -> None:
+    """After a broken connection everything is read at once: the broker by its own node, and by the list of all."""
+
+    async def story() -> None:
+        ensemble, view = SimZooKeeper(3), ClusterView()
+        await cluster(ensemble)
+        place = Place(5, "there", 9092, None)
+        first = await ensemble.connect("broker")
+        await register_broker(first, place, SimClock())
+
+        async def comes_back() -> None:
+            await register_broker(await ensemble.connect("broker"), place, SimClock())
+
+        store = ReturnsMeanwhile(await ensemble.connect("reader"), comes_back)
+        follower = Following(cast("Store", store), view)
+        await follower.begin()
+        running = asyncio.create_task(follower.run())
+        assert view.image.brokers[5].epoch == 0
+        store.armed = True
+        ensemble.cut("reader")
+        ensemble.break_connection("reader")
+        await first.close()
+        ensemble.mend("reader")
+        await seen(view, lambda image: 5 in image.brokers and image.brokers[5].epoch == 1)
+        running.cancel()
+
+    run(story(), seed=3)
 
 
 def test_what_a_list_does_not_name_yet_is_not_taken_from_the_view() -> None:
