@@ -6,7 +6,7 @@ headrace.server.run, which is loaded only when this command runs.
 """
 
 import argparse
-import platform
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         zookeeper=options.zookeeper,
         broker_id=options.broker_id,
         rack=options.rack,
-        host_name=platform.node() or None,
+        host_name=os.uname().nodename or None,
     )
     try:
         return serve(chosen)

@@ -23,8 +23,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
 
 SUFFIX = ".txnindex"

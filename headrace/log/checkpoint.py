@@ -23,8 +23,7 @@ import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crc32c import crc32c
-
+from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
 
 NAME = "checkpoint"

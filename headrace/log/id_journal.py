@@ -27,9 +27,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from headrace.log.id_window import DIGEST_BYTES
+from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
 
 SUFFIX = ".ids"

@@ -27,7 +27,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from crc32c import crc32c
+from headrace.wire.checksum import crc32c
 
 HEADER = struct.Struct("<4sHHq")
 BLOCK = struct.Struct("<qII")

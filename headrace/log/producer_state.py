@@ -26,10 +26,9 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from headrace.log.aborted_txns import EndedTxn
 from headrace.wire.batches import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from headrace.wire.checksum import crc32c
 from headrace.wire.end_markers import EndMarker
 from headrace.wire.errors import ErrorCode, KafkaError
 

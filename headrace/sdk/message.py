@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crc32c import crc32c
-
 from headrace.sdk.codecs import Codec, codec_of
 from headrace.sdk.errors import BadMessage
+from headrace.wire.checksum import crc32c
 
 TAG_HEADER = "headrace.tag"
 ID_HEADER = "headrace.id"

@@ -20,6 +20,7 @@ from collections.abc import Awaitable
 from typing import Protocol, cast
 
 from headrace.api.contract import Disconnect, Peer
+from headrace.server.spare_buffers import SPARE_BYTES, SpareBuffers
 from headrace.wire.errors import Malformed
 from headrace.wire.messages import Message
 
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 Buffer = bytes | bytearray | memoryview
 _SIZE = struct.Struct(">i")
 _MAX_WAITING_REPLIES = 512
-SPARE_BYTES = 2 << 20
 _SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
 
 
@@ -53,7 +53,7 @@ class Doorkeeper(Protocol):
 
     receive_buffer: memoryview
     max_frame_bytes: int
-    spare_buffers: list[bytearray]  # each of SPARE_BYTES, for large frames
+    spare_buffers: SpareBuffers
 
     def entered(self, connection: Connection) -> bool: ...
 
@@ -155,13 +155,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _buffer(self, here: int, size: int) -> bytearray:
         """For a frame of `size` bytes of which `here` have come; always with room for more than those."""
-        if _SPARE_FROM_BYTES <= here < size <= SPARE_BYTES and self._keeper.spare_buffers:
-            return self._keeper.spare_buffers.pop()
+        if _SPARE_FROM_BYTES <= here < size <= SPARE_BYTES:
+            spare = self._keeper.spare_buffers.borrow()
+            if spare is not None:
+                return spare
         return bytearray(max(4096, here + 1, min(2 * here, size)))
 
     def _give_back(self, own: bytearray) -> None:
         if len(own) == SPARE_BYTES:
-            self._keeper.spare_buffers.append(own)
+            self._keeper.spare_buffers.give_back(own)
 
     def _take_own(self) -> None:
         own = self._own

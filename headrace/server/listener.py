@@ -6,7 +6,8 @@ import logging
 
 from headrace.api.contract import Disconnect, Peer
 from headrace.model.failure import Failure
-from headrace.server.connection import SPARE_BYTES, Connection, Dispatch
+from headrace.server.connection import Connection, Dispatch
+from headrace.server.spare_buffers import SpareBuffers
 from headrace.world.clock import Clock
 from headrace.world.net import Door, Net
 
@@ -34,7 +35,7 @@ class Listener:
     ) -> None:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
-        self.spare_buffers = [bytearray(SPARE_BYTES) for _ in range(_SPARE_BUFFERS)]
+        self.spare_buffers = SpareBuffers(_SPARE_BUFFERS)
         self.connections: dict[Connection, None] = {}  # in the order of their coming
         self.accepted = 0
         self.monotonic = clock.monotonic

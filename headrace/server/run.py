@@ -38,6 +38,8 @@ class ServeOptions:
 
 def run(options: ServeOptions) -> int:
     """Runs until told to stop; the exit status. Raises Failure for what the user can mend."""
+    gc.freeze()  # modules live as long as the process: no collection needs to look at them
+    gc.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     world = real_world()
     config = BrokerConfig() if options.config is None else load_broker_config(options.config, world.disk)
@@ -76,7 +78,7 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
         return
     starting.result()
     gc.collect()
-    gc.freeze()  # what start-up built lives as long as the process: no collection needs to look at it again
+    gc.freeze()  # and so does what start-up built
     host, port = broker.address
     logger.info("headrace is ready on %s:%d, data in %s", host, port, options.data)
     if broker.metrics_port is not None and options.metrics is not None:

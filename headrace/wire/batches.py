@@ -16,8 +16,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from headrace.wire.checksum import crc32c
 from headrace.wire.errors import ErrorCode, KafkaError
 
 Buffer = bytes | bytearray | memoryview

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.api.contract import Disconnect, Peer
-from headrace.server.connection import SPARE_BYTES, Buffer, Connection
+from headrace.server.connection import Buffer, Connection
+from headrace.server.spare_buffers import SpareBuffers
 from headrace.wire.messages import Message
 
 
@@ -20,7 +21,7 @@ class Keeper:
     def __init__(self, receive_bytes: int = 64, max_frame_bytes: int = 100_000) -> None:
         self.receive_buffer = memoryview(bytearray(receive_bytes))
         self.max_frame_bytes = max_frame_bytes
-        self.spare_buffers = [bytearray(SPARE_BYTES)]
+        self.spare_buffers = SpareBuffers(1)
 
     def entered(self, connection: Connection) -> bool:
         return True
@@ -128,10 +129,10 @@ def test_a_large_frame_borrows_a_spare_buffer_and_gives_it_back() -> None:
     )
     keeper = connection._keeper
     feed(connection, framed([b"x" * 1_500_000])[:-1], [400_000])
-    assert keeper.spare_buffers == []
+    assert keeper.spare_buffers.borrow() is None
     feed(connection, b"x" + framed([b"y" * 100]), [400_000])
     assert seen == [1_500_000, 100]
-    assert len(keeper.spare_buffers) == 1
+    assert len(keeper.spare_buffers.free) == 1
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 100_001, 2**31 - 1])
