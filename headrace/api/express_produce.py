@@ -28,6 +28,7 @@ _COMPACT_PARTITION = struct.Struct(">Bi")  # one partition, its index
 _ANSWER = struct.Struct(">ihqqq")  # partition, error, base offset, append time, log start
 _ANSWER_WITHOUT_START = struct.Struct(">ihqq")
 _REPLY_HEAD = struct.Struct(">ii")  # size, correlation id
+_NO_TAGS = bytes(3)  # of the partition, the topic and the request, with which it ends
 _NO_THROTTLE = bytes(4)
 _ONE = 2  # a compact array of one
 
@@ -84,7 +85,7 @@ class ExpressProduce:
                 break
             shift += 7
         end = at + length - 1
-        if count != _ONE or length < 1 or shift > 28 or end + 3 != len(frame) or any(frame[end:]):
+        if count != _ONE or length < 1 or shift > 28 or frame[end:] != _NO_TAGS:
             return None
         if version >= 13:
             partition = self._host.find_by_id(uuid.UUID(bytes=bytes(frame[name_at:name_end])), index)

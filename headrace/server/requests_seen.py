@@ -6,6 +6,7 @@ Read by `server.metrics` at scrape time.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 
 BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -34,10 +35,7 @@ class Latencies:
 
 class RequestsSeen:
     def __init__(self) -> None:
-        self.by_api: dict[int, Latencies] = {}
+        self.by_api: defaultdict[int, Latencies] = defaultdict(Latencies)
 
     def note(self, api_key: int, seconds: float) -> None:
-        latencies = self.by_api.get(api_key)
-        if latencies is None:
-            latencies = self.by_api[api_key] = Latencies()
-        latencies.note(seconds)
+        self.by_api[api_key].note(seconds)

@@ -11,14 +11,14 @@ response keeps header v0 in every version, since its reader does not know yet wh
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from headrace.wire.errors import Malformed
 from headrace.wire.messages import header_version, knows
 
-_API = struct.Struct(">hh")
 _FIXED_PART = struct.Struct(">hhih")
+_FIXED_BYTES = _FIXED_PART.size
 _CORRELATION_ID = struct.Struct(">i")
 _TAG_FIELDS_AT_MOST = 64
 
@@ -30,21 +30,12 @@ class RequestHeader(NamedTuple):
     client_id: str  # "" if the client gave none
 
 
-def peek_api(frame: memoryview) -> tuple[int, int]:
-    """(api key, version) of the request in this frame."""
-    if len(frame) < _API.size:
-        raise Malformed(f"a request of {len(frame)} bytes")
-    api_key, version = _API.unpack_from(frame)
-    return api_key, version
-
-
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header, and where the body begins; of an unknown API or version the body's beginning is a guess."""
-    api_key, version = peek_api(frame)
-    if len(frame) < _FIXED_PART.size:
+    if len(frame) < _FIXED_BYTES:
         raise Malformed(f"a request of {len(frame)} bytes")
-    _, _, correlation_id, size = _FIXED_PART.unpack_from(frame)
-    at = _FIXED_PART.size
+    api_key, version, correlation_id, size = _FIXED_PART.unpack_from(frame)
+    at = _FIXED_BYTES
     if size > len(frame) - at:
         raise Malformed(f"a client id of {size} bytes where {len(frame) - at} are left")
     client_id = ""
@@ -54,8 +45,8 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         except UnicodeDecodeError as error:
             raise Malformed("a client id that is not UTF-8") from error
         at += size
-    if knows(api_key, version) and header_version(api_key, version, "request") >= 2:
-        at = _skip_tags(frame, at)
+    if _has_tags(api_key, version):
+        at = at + 1 if at < len(frame) and frame[at] == 0 else _skip_tags(frame, at)
     return RequestHeader(api_key, version, correlation_id, client_id), at
 
 
@@ -67,6 +58,11 @@ def response_prefix(api_key: int, version: int, correlation_id: int) -> bytes:
 @cache
 def _response_tags(api_key: int, version: int) -> bytes:
     return b"\x00" if header_version(api_key, version, "response") >= 1 else b""
+
+
+@lru_cache(maxsize=1024)  # not without a limit: a stranger may ask for any API and version
+def _has_tags(api_key: int, version: int) -> bool:
+    return knows(api_key, version) and header_version(api_key, version, "request") >= 2
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

@@ -105,7 +105,7 @@ class RealFile:
         self._size = size
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        total = sum(len(buffer) for buffer in buffers)
+        total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         written = os.pwritev(self._fd, buffers, self._size)
         if written != total:
             rest = memoryview(b"".join(buffers))[written:]
