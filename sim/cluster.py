@@ -13,8 +13,9 @@ import gc
 import random
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from headrace.client.blocking import Address
 from headrace.cluster import znodes

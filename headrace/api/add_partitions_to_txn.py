@@ -9,8 +9,9 @@ whether a partition is in (`verify_only`). One partition that does not exist kee
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from headrace.api.contract import Reply, Request
 from headrace.api.transaction_errors import told
@@ -25,8 +26,7 @@ _KNOWS_FENCED = 2
 _KNOWS_ABORTABLE = 5
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """One transaction of the request: its partitions, and what is known about them or still awaited."""
 
     transactional_id: str

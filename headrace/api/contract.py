@@ -11,13 +11,13 @@ Views into the request's buffer (`records`) are valid in stage one only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.wire.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """Who is on the other end of a connection, and at which address of ours it arrived."""
 
     host: str
@@ -26,8 +26,7 @@ class Peer:
     local_port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     api_key: int
     version: int
     client_id: str

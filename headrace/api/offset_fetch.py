@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.api.contract import Reply, Request
 from headrace.coordinators.groups.commands import UNSTABLE, CommittedOffset, FetchOffsets
@@ -77,8 +78,7 @@ class _Asked:
         return Message(group_id=self.group_id, topics=[topic.refused(code) for topic in on_partitions], error_code=code)
 
 
-@dataclass(frozen=True, slots=True)
-class _AskedTopic:
+class _AskedTopic(Struct, frozen=True):
     name: str
     id: uuid.UUID | None
     known: bool  # False: no topic has this id

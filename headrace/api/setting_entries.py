@@ -7,8 +7,9 @@ the default. `Entry.synonyms` lists every place that has a value, winner first, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from headrace.model import broker_config, topic_config
 from headrace.model.image import ClusterImage, TopicImage
@@ -25,15 +26,13 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(Struct, frozen=True):
     name: str
     value: str | None
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     setting: Setting
     value: str | None
     synonyms: tuple[Synonym, ...]
@@ -43,8 +42,7 @@ class Entry:
         return self.synonyms[0].source
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPlaces:
+class BrokerPlaces(Struct, frozen=True):
     """Where a broker's settings can stand."""
 
     own: Mapping[str, str]

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from headrace.api.add_offsets_to_txn import AddOffsetsToTxn
 from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
@@ -76,8 +77,7 @@ FEATURES = {"group.version": 1, "transaction.version": 2}
 Express = Callable[[memoryview, int, int, int], bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(Struct, frozen=True):
     key: int
     name: str
     lowest: int
@@ -92,8 +92,7 @@ class Api:
         return self.lowest if self.advertised_from is None else self.advertised_from
 
 
-@dataclass(frozen=True, slots=True)
-class Rooms:
+class Rooms(Struct, frozen=True):
     """What handlers can ask; known to this file and to the broker that builds it."""
 
     config: BrokerConfig

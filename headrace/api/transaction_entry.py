@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
 from headrace.model.transaction_end import BUMPING_VERSION
@@ -44,8 +45,7 @@ class Admission:
         return self._refused.get(place)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A producer says that it writes in this transaction."""
 
     transactional_id: str

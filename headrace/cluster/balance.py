@@ -12,8 +12,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.cluster.placement import Racks
 
@@ -24,8 +26,7 @@ _SAMPLE = 50  # partitions that are tried when a swap is looked for,
 _NEIGHBOURS = 8  # each with as many of about the right size
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A partition as it stands."""
 
     topic: str
@@ -38,8 +39,7 @@ class Held:
         return self.topic, self.index
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """What one broker has."""
 
     leads: int

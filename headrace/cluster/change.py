@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.store import MAX_BYTES, Create, Operation, Set, size_of
@@ -24,8 +26,7 @@ _FENCE_BYTES = 1024  # room that the controller needs in every multi for its own
 _GROUP = 400  # partition states in one multi; each takes some 300 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(Struct, Generic[T], frozen=True):
     steps: Sequence[Sequence[Operation]]  # one multi each, in order; only the last is visible to readers
     delta: Callable[[ClusterImage], ClusterImage]
     result: T

@@ -16,8 +16,9 @@ import itertools
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from headrace.cluster import office, znodes
 from headrace.cluster.change import Change, Plan, in_multis
@@ -42,8 +43,7 @@ T = TypeVar("T")
 _TRIES = 8  # of a change that others overtook
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     plan: Plan[Any]
     change: Change[Any]
     answer: asyncio.Future[Any]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.cluster import office, partition_requests, setting_changes, topic_changes, znodes
 from headrace.cluster.change import Change, change_partitions, in_groups

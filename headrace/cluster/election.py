@@ -21,7 +21,9 @@ the one it follows; who writes it raises that.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.model import topic_config
 from headrace.model.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -35,8 +37,7 @@ Entry = tuple[int, int]  # a broker and the epoch of its start that is meant
 LogEnd = tuple[int, int]  # the last leader epoch in a log, and where the log ends: longer logs compare greater
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What the settings of a topic say about elections."""
 
     min_isr: int = 1

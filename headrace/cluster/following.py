@@ -17,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.store import NoNode, SessionState, Store
@@ -25,15 +27,13 @@ from headrace.cluster.view import ClusterView
 from headrace.model.image import NO_CONTROLLER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundTopic:
+class _FoundTopic(Struct, frozen=True):
     stored: znodes.StoredTopic
     version: int
     shown_id: uuid.UUID | None  # of the topic that the view showed under this name when it was asked
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(Struct):
     """What one round has read."""
 
     controller: int | None = None

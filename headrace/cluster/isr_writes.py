@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.cluster import election, znodes
 from headrace.cluster.store import BadVersion, Check, ConnectionLost, NoNode, Operation, Set, Store, StoreError

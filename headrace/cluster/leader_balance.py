@@ -14,7 +14,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.cluster import election
 from headrace.cluster.partition_requests import preferred_election
@@ -29,8 +30,7 @@ logger = logging.getLogger(__name__)
 Ready = Mapping[Place, int]  # partitions whose preferred replica could lead and does not -> the epoch of its broker
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceTerms:
+class BalanceTerms(Struct, frozen=True):
     enabled: bool = True
     interval_s: float = 30.0
     tolerated_percent: int = 10  # of the partitions that a broker should lead

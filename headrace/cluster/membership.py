@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.cluster import znodes
 from headrace.cluster.store import (
@@ -33,8 +34,7 @@ from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a broker can be reached, and on which disk it keeps what it has."""
 
     broker_id: int

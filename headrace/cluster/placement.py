@@ -10,7 +10,8 @@ First every broker gets a quota; then the partitions are dealt out, each to the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -19,8 +20,7 @@ Racks = Mapping[int, str | None]  # live broker -> its rack; a broker without on
 Plan = list[tuple[int, ...]]  # per partition, its replicas; the first is the preferred leader
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """What brokers have already: partitions that they lead if all is as planned, and replicas."""
 
     leads: Mapping[int, int] = field(default_factory=dict)

@@ -9,7 +9,8 @@ after it the new one has. Pure; the controller asks, tending takes the last step
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.cluster import election
 from headrace.cluster.election import Alive

@@ -6,9 +6,11 @@ Refusals are KafkaErrors with Kafka's codes. The controller is the only caller.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.change import Change
@@ -31,8 +33,7 @@ class SettingOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     operation: SettingOperation
     name: str
     value: str | None = None

@@ -21,8 +21,9 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 ANY_VERSION = -1
 MAX_BYTES = 512 * 1024
@@ -81,36 +82,31 @@ class SessionState(enum.Enum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(Struct, frozen=True):
     version: int
     czxid: int  # the transaction that created the node
     mzxid: int  # the transaction that wrote it last
     ephemeral_owner: int  # the session it lives as long as; 0: persistent
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     path: str
     data: bytes = b""
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
+class Set(Struct, frozen=True):
     path: str
     data: bytes
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     path: str
     version: int
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from headrace.cluster import placement, znodes
 from headrace.cluster.change import Change, create_partition, in_multis
@@ -24,8 +26,7 @@ MIN_ISR = "min.insync.replicas"
 MAX_NEW_PARTITIONS = 10_000  # in one request, as in Kafka: a slip of the finger must not fill the disk with folders
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     name: str
     partitions: int = -1  # -1: the broker's default
     replication_factor: int = -1
@@ -33,8 +34,7 @@ class NewTopic:
     settings: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
+class TopicDefaults(Struct, frozen=True):
     """What holds where a request or a topic does not say."""
 
     partitions: int

@@ -8,7 +8,8 @@ is there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.cluster.store import (
     ANY_VERSION,
@@ -27,14 +28,12 @@ from headrace.cluster.store import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     data: bytes
     stat: Stat
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """One node's change; None stands for "not there"."""
 
     path: str

@@ -16,7 +16,8 @@ import logging
 import operator
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.store import Store

@@ -27,8 +27,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from headrace.model.failure import Failure
 from headrace.model.image import PartitionImage
@@ -89,8 +90,7 @@ def decode_controller(data: bytes) -> int:
 # --- brokers --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """How a live broker can be reached, and which of its starts this is."""
 
     host: str
@@ -101,8 +101,7 @@ class Registration:
     disk_since: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """What is known of a broker's earlier starts."""
 
     unbroken_since: int
@@ -153,8 +152,7 @@ def decode_broker_epoch(broker_id: int, data: bytes) -> Past | None:
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTopic:
+class StoredTopic(Struct, frozen=True):
     id: uuid.UUID
     partitions: int
     settings: Mapping[str, str]
@@ -176,8 +174,7 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     replicas: tuple[int, ...]
     leader: int
     leader_epoch: int

@@ -24,13 +24,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
+from msgspec import Struct
 
 from headrace.cluster.store import (
     ANY_VERSION,
@@ -71,8 +71,7 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _OnLoop:
+class _OnLoop(Struct, frozen=True):
     """A watch as kazoo calls it, on its own thread. Two of the same watch are equal, so kazoo keeps one."""
 
     loop: asyncio.AbstractEventLoop

@@ -18,9 +18,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from headrace.coordinators.shard import Alarm, Outcome, Record, Shard, Wait
 from headrace.model.image import GROUP_OFFSETS_TOPIC
@@ -73,8 +74,7 @@ S = TypeVar("S", bound=Shard)
 _Answer = tuple["asyncio.Future[Any]", Any]
 
 
-@dataclass(slots=True)
-class _Alarm:
+class _Alarm(Struct):
     """A timer that may be moved back without touching the clock: most session timers are, at every heartbeat."""
 
     due_s: float
@@ -86,16 +86,14 @@ class _Alarm:
             self.handle.cancel()
 
 
-@dataclass(slots=True)
-class _Write:
+class _Write(Struct):
     """Records on their way, and the replies that wait for them."""
 
     answers: list[_Answer]
     committed: bool = False
 
 
-@dataclass(slots=True)
-class _Seat(Generic[S]):
+class _Seat(Struct, Generic[S]):
     """One led partition: its shard, and what waits for it. Replaced, never reused, when the shard is read again."""
 
     partition: int

@@ -15,10 +15,9 @@ memory is never ahead of the log.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from headrace.model.journal_entry import NO_PRODUCER_ID
 
@@ -38,8 +37,7 @@ class Alarm(Struct, frozen=True):
     command: Any
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """Everything that follows from one command. Nobody sees a reply of it before its records are committed."""
 
     records: list[Record] = field(default_factory=list)

@@ -20,8 +20,10 @@ have been written. `clean` says that the log ended there: nothing needs a scan i
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
@@ -36,8 +38,7 @@ _VERSION = 1
 _CLEAN, _HAS_PRODUCERS, _TRUNCATE, _RESTART = 1, 2, 4, 8
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     generation: int = 0
     start_offset: int = 0
     recovery_point: int = 0

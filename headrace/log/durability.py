@@ -15,8 +15,9 @@ import errno
 import threading
 import uuid
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from headrace.log import aborted_txns, identity, recovery
 from headrace.log import checkpoint as checkpoints

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from headrace.log.id_window import DIGEST_BYTES
 from headrace.wire.checksum import crc32c
@@ -53,8 +54,7 @@ class Frame(NamedTuple):
     digests: Sequence[bytes] = ()
 
 
-@dataclass(slots=True)
-class _IdFile:
+class _IdFile(Struct):
     base_offset: int
     size: int = 0
     started_ms: int = 0

@@ -13,9 +13,10 @@ import itertools
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
@@ -41,8 +42,7 @@ _AT_ONCE = 64  # logs that one step of background work looks at before the event
 _OPENED_AT_ONCE = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(Struct, frozen=True):
     """How often the background looks after the logs, and how long producers are remembered."""
 
     flush_ms: int = 1000

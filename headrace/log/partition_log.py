@@ -7,7 +7,7 @@ What it is built on: durability.py (the folder, its locks, syncing) and trimming
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from headrace.log import dedup, timestamps
 from headrace.log.admission import check_client_batch
@@ -24,8 +24,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     base_offset: int
     last_offset: int
     append_time_ms: int

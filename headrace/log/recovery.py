@@ -18,9 +18,10 @@ import errno
 import re
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from headrace.log import aborted_txns, identity, leader_epochs, replay
 from headrace.log import checkpoint as checkpoints
@@ -38,8 +39,7 @@ _OF_A_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex|snapshot|txnindex)")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Struct):
     """A partition's state as found on disk."""
 
     directory: Path

@@ -7,11 +7,11 @@ segment may be among them: then it is sealed first and an empty one takes its pl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class SegmentFacts(Struct, frozen=True):
     base_offset: int
     size: int
     next_base_offset: int
@@ -19,8 +19,7 @@ class SegmentFacts:
     """When its newest record is from; asked only as far as needed, since it may have to be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     start_offset: int
     retention_ms: int  # -1: no limit
     retention_bytes: int  # -1: no limit

@@ -16,8 +16,9 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from headrace.log.files import FilePool, PooledFile
 from headrace.log.indexes import IndexShelf, SegmentIndex, decode
@@ -33,8 +34,7 @@ class NotCached(Exception):
     """The answer needs bytes that are not in memory; ask again where waiting is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shelf:
+class Shelf(Struct, frozen=True):
     """What all segments of a broker share."""
 
     disk: Disk

@@ -8,9 +8,11 @@ finishes what a crash interrupts. All of it blocks; only truncation holds up app
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.log import aborted_txns, dedup, recovery, replay
 from headrace.log import checkpoint as checkpoints
@@ -27,8 +29,7 @@ _TRIM_MS = 60_000
 _SIDE_FILES = (".index", ".timeindex", aborted_txns.SUFFIX)
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
+class Swap(Struct, frozen=True):
     """What compaction wants to put in the place of what."""
 
     old: tuple[Segment, ...]

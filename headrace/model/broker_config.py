@@ -8,9 +8,11 @@ name, so the two tables cannot disagree. Where a default differs from Kafka's, t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from headrace.model import topic_config
 from headrace.model.failure import Failure
@@ -147,8 +149,7 @@ ELSEWHERE: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
+class BrokerConfig(Struct, frozen=True):
     """One broker's settings, every one with a value."""
 
     auto_create_topics: bool = True
@@ -209,7 +210,7 @@ _FIELDS: Mapping[str, str] = {
 } | {
     setting.name: setting.name.replace(".", "_")
     for setting in _OWN
-    if setting.name.replace(".", "_") in BrokerConfig.__dataclass_fields__
+    if setting.name.replace(".", "_") in BrokerConfig.__struct_fields__
 }
 
 

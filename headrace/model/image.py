@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
@@ -19,8 +21,7 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(Struct, frozen=True):
     id: int
     host: str
     port: int
@@ -30,8 +31,7 @@ class BrokerImage:
     disk_since: int = 0  # the epoch since which it has had the same disk
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(Struct, frozen=True):
     index: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -50,8 +50,7 @@ class PartitionImage:
         return min(min_isr, max(1, len(self.replicas) - len(self.adding)))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(Struct, frozen=True):
     name: str
     id: uuid.UUID
     partitions: tuple[PartitionImage, ...]
@@ -63,8 +62,7 @@ class TopicImage:
         return self.name in INTERNAL_TOPICS
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True):
     cluster_id: str
     controller_id: int
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)

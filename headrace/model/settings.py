@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
+
+from msgspec import Struct
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -33,8 +34,7 @@ class SettingType(IntEnum):
 _HIGHEST = {SettingType.SHORT: SHORT_MAX, SettingType.INT: INT_MAX, SettingType.LONG: LONG_MAX}
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     name: str
     type: SettingType
     default: Any  # None: no value unless one is set

@@ -6,8 +6,9 @@ A topic's value wins over the broker's (`broker_name`), which wins over the defa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from headrace.model.settings import LONG_MAX, Setting, SettingType, unknown_setting
 
@@ -106,8 +107,7 @@ ELSEWHERE: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(Struct, frozen=True):
     """One topic's settings, every one with a value."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)

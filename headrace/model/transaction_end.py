@@ -5,13 +5,12 @@ A shared noun: coordinators decide it, replicas and their log write it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 BUMPING_VERSION = 2  # transaction.version from which on every end of a transaction has an epoch of its own (KIP-890)
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
+class TransactionEnd(Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int

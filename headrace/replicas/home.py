@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.log.partition_log import PartitionLog
@@ -37,30 +36,36 @@ def _nobody(partition: Partition, leads: bool, epoch: int) -> None:
     pass
 
 
-@dataclass(slots=True)
 class Home:
-    broker_id: int
-    clock: Clock
-    sync: Sync
-    off_loop: Callable[..., Awaitable[Any]]
-    """Where work goes that waits for the disk."""
-    broker_epoch: int | None = None
-    """Of this start of the broker; None where there is but one broker, whose leadership nobody contests."""
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    """Those that are alive."""
-    lag_s: float = 30.0
-    """How long a replica may be behind and still count as in sync."""
-    isr_writes: IsrWrites | None = None
-    pulls: Pulls | None = None
-    lease: Callable[[], bool] | None = None
-    """Whether this broker may still believe that it leads what it led: False when it has been out of touch for so long
-    that others may have been elected."""
-    on_role: RoleChanged = _nobody
-    leader_throttle: Throttle = field(init=False)
-    follower_throttle: Throttle = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.leader_throttle, self.follower_throttle = Throttle(self.clock), Throttle(self.clock)
+    def __init__(
+        self,
+        broker_id: int,
+        clock: Clock,
+        sync: Sync,
+        off_loop: Callable[..., Awaitable[Any]],
+        *,
+        lag_s: float = 30.0,
+        on_role: RoleChanged = _nobody,
+    ) -> None:
+        self.broker_id = broker_id
+        self.clock = clock
+        self.sync = sync
+        self.off_loop = off_loop
+        """Where work goes that waits for the disk."""
+        self.broker_epoch: int | None = None
+        """Of this start of the broker; None where there is but one broker, whose leadership nobody contests."""
+        self.brokers: Mapping[int, BrokerImage] = {}
+        """Those that are alive."""
+        self.lag_s = lag_s
+        """How long a replica may be behind and still count as in sync."""
+        self.isr_writes: IsrWrites | None = None
+        self.pulls: Pulls | None = None
+        self.lease: Callable[[], bool] | None = None
+        """Whether this broker may still believe that it leads what it led: False when it has been out of touch for so
+        long that others may have been elected."""
+        self.on_role = on_role
+        self.leader_throttle = Throttle(clock)
+        self.follower_throttle = Throttle(clock)
 
     def in_touch(self) -> bool:
         return self.lease is None or self.lease()

@@ -18,15 +18,15 @@ The rules, each of which keeps a record that was acknowledged from being lost:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from headrace.model.image import PartitionImage
 
 UNKNOWN = -1
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(Struct):
     """What a leader knows of one other replica, in its own epoch."""
 
     broker_id: int
@@ -55,8 +55,7 @@ class Follower:
         self.asked_s, self.asked_end = now_s, leader_end
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How far a replica may fall behind before it is out of sync."""
 
     lag_s: float = 30.0

@@ -8,10 +8,11 @@ import gc
 import logging
 import resource
 import signal
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.cluster.sessions import OpenStore
 from headrace.cluster.store import Store
@@ -23,8 +24,7 @@ from headrace.world.world import World, real_world
 logger = logging.getLogger("headrace")
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
+class ServeOptions(Struct, frozen=True):
     data: Path
     listen: tuple[str, int]
     advertise: tuple[str, int] | None = None

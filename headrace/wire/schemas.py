@@ -9,13 +9,14 @@ worked out once per API and version, when that version is first met.
 from __future__ import annotations
 
 import struct
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from importlib import import_module
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from kio.schema.index import api_key_map, schema_name_map
+from msgspec import Struct
 
 FIXED = {
     "int8": "b",
@@ -43,8 +44,7 @@ class Message(SimpleNamespace):
         raise AttributeError(f"this message was not given a field {name!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One field of one version."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from headrace.world.clock import Clock, SystemClock
 from headrace.world.disk import Disk, RealDisk
@@ -10,8 +10,7 @@ from headrace.world.entropy import Entropy, SystemEntropy
 from headrace.world.net import Net, RealNet
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     clock: Clock
     disk: Disk
     net: Net

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from headrace.cluster import election, znodes
 from headrace.cluster.topic_changes import NewTopic

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from headrace.coordinators.groups.records import StoredGroup, StoredMember
 from headrace.coordinators.groups.subscription import CONSUMER, subscribed_topics
@@ -30,8 +31,7 @@ class State(Enum):
     STABLE = "Stable"
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     id: str
     instance_id: str | None
     client_id: str
@@ -51,8 +51,7 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     id: str
     state: State = State.EMPTY
     generation: int = 0

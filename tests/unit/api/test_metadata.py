@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions

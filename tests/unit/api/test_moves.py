@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from headrace.api.alter_partition_reassignments import AlterPartitionReassignments
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions

@@ -8,8 +8,10 @@ lose what was not flushed, clean stops, lost sessions and views that lag behind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
+
+from msgspec.structs import replace
 
 from headrace.cluster import election
 from headrace.cluster.election import Terms

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.topic_changes import NewTopic

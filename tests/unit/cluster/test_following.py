@@ -6,10 +6,10 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.change import create_partition, set_partition

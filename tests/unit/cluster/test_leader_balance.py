@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headrace.cluster.leader_balance import due, ready
 from headrace.cluster.topic_changes import NewTopic

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.cluster.reassignment import advanced, begun, cancelled, moves
 from headrace.model.image import NO_LEADER, BrokerImage, PartitionImage

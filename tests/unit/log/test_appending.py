@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, crc_ok, read_header

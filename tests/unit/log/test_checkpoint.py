@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from headrace.log.checkpoint import NAME, SLOT_BYTES, Checkpoint, choose, hint, load, settle
 from sim.disk import SimDisk

@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from headrace.api.api_versions import ApiVersions
 from headrace.api.contract import Handler, Peer, Request

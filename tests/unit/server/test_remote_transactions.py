@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.coordinators.runtime import partition_for

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.membership import Place, found_cluster, register_broker
@@ -130,7 +131,5 @@ def test_leaving_waits_until_others_lead_but_not_for_ever() -> None:
 
 async def hand_over(image: ClusterImage, view: ClusterView) -> None:
     """As the controller does."""
-    from dataclasses import replace
-
     state = image.topics["orders"].partitions[0]
     view.merge(image.with_partitions({ORDERS: [replace(state, leader=2, leader_epoch=1, version=1)]}))
