@@ -1,6 +1,7 @@
 """Values of Spark options, which are all text, as what they mean; a value that cannot be read is one clear line.
 
-Called by the options of the source. Pure. Every function takes the option's name, which stands in its complaint.
+Called by the options of the source and of the sink. Pure. Every function takes the option's name, which stands in its
+complaint.
 """
 
 from __future__ import annotations

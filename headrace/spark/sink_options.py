@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.model.failure import Failure
+from headrace.spark.option_values import whole_number
 from headrace.spark.sink_names import check_sink_name
 from headrace.wire import compression
 
@@ -58,6 +59,10 @@ def parse_options(options: Mapping[str, str]) -> SinkOptions:
     if codec not in compression.NAMES:
         raise Failure(f"option kafka.compression.type is {codec!r}: it is one of {', '.join(compression.NAMES)}")
     usual = SinkOptions(())
+
+    def number(name: str, default: int) -> int:
+        return whole_number(name, given[name], 1) if name in given else default
+
     return SinkOptions(
         bootstrap=tuple(server.strip() for server in servers.split(",") if server.strip()),
         topic=given.get("topic", ""),
@@ -65,11 +70,11 @@ def parse_options(options: Mapping[str, str]) -> SinkOptions:
         sink_name=check_sink_name(given.get("sinkname", usual.sink_name)),
         client_id=given.get("kafka.client.id", usual.client_id),
         codec=compression.NAMES.index(codec),
-        batch_bytes=_number(given, "kafka.batch.size", usual.batch_bytes, low=1),
-        request_bytes=_number(given, "kafka.max.request.size", usual.request_bytes, low=1),
-        request_timeout_ms=_number(given, "kafka.request.timeout.ms", usual.request_timeout_ms, low=1),
-        delivery_timeout_ms=_number(given, "kafka.delivery.timeout.ms", usual.delivery_timeout_ms, low=1),
-        transaction_timeout_ms=_number(given, "kafka.transaction.timeout.ms", usual.transaction_timeout_ms, low=1),
+        batch_bytes=number("kafka.batch.size", usual.batch_bytes),
+        request_bytes=number("kafka.max.request.size", usual.request_bytes),
+        request_timeout_ms=number("kafka.request.timeout.ms", usual.request_timeout_ms),
+        delivery_timeout_ms=number("kafka.delivery.timeout.ms", usual.delivery_timeout_ms),
+        transaction_timeout_ms=number("kafka.transaction.timeout.ms", usual.transaction_timeout_ms),
     )
 
 
@@ -96,16 +101,3 @@ def _refuse_unheeded(given: Mapping[str, str]) -> None:
             raise Failure(f"the sink does not know the option {name}: take it out, or see docs/spark-sink.md")
         if value.lower() not in allowed:
             raise Failure(f"option {name} is {value!r}, and this sink works with {' or '.join(allowed)} only")
-
-
-def _number(given: Mapping[str, str], name: str, usual: int, *, low: int) -> int:
-    text = given.get(name)
-    if text is None:
-        return usual
-    try:
-        number = int(text)
-    except ValueError:
-        number = low - 1
-    if number < low:
-        raise Failure(f"option {name} is {text!r}: it is a whole number from {low} on")
-    return number

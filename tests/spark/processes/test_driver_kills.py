@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HEADRACE = str(Path(sys.executable).parent / "headrace")
 SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 PATIENCE_S = 240.0
-PARTITIONS = 3
+PARTITIONS = 4
 
 
 def start(config: Path, log: Path, submit: bool = False) -> subprocess.Popen[bytes]:
@@ -60,7 +60,7 @@ def kill_amid_work(config: Path, lake: Path, log: Path, chance: random.Random) -
 def test_a_driver_that_is_killed_again_and_again_archives_every_row_once(
     topics: Topics, tmp_path: Path, soaking: bool
 ) -> None:
-    kills, rows = (50, 300_000) if soaking else (2, 3_000)
+    kills, rows = (50, 250_000) if soaking else (2, 3_000)
     topic = topics.create("logs", PARTITIONS)
     for partition in range(PARTITIONS):
         topics.fill(topic, partition, (f"{n:08}" for n in range(rows)))

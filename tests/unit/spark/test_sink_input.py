@@ -63,7 +63,7 @@ def test_options_have_the_names_of_sparks_connector() -> None:
         ({}, "needs option"),
         (SERVERS | {"delivery": "twice"}, "delivery is 'twice'"),
         (SERVERS | {"kafka.compression.type": "rar"}, "is 'rar': it is one of none, gzip, snappy, lz4, zstd"),
-        (SERVERS | {"kafka.batch.size": "big"}, r"kafka\.batch\.size is 'big': it is a whole number from 1 on"),
+        (SERVERS | {"kafka.batch.size": "big"}, r"kafka\.batch\.size is 'big': write a whole number, 1 at least"),
         (SERVERS | {"kafka.acks": "1"}, r"kafka\.acks is '1', and this sink works with all or -1 only"),
         (SERVERS | {"kafka.key.serializer": "X"}, "cast the columns instead"),
         (SERVERS | {"kafka.transactional.id": "x"}, "is not yours to choose"),
