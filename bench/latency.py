@@ -2,20 +2,27 @@
 
 Called by run.py, in rounds like throughput.py. Each round's percentiles are taken over that round's
 messages; the table shows the median of the rounds. acks=1 and linger 0, so nothing waits for company.
+
+librdkafka hands each message from one thread to another and back, and on a quiet machine those wake-ups are most of the
+time. So the same is measured over a bare socket too: one request is sent, one reply is read, and nothing else is in it.
 """
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Sequence
 
-from bench import topics
+from bench import frames, topics
 from bench.figures import Samples, percentile
 from bench.lag import LagWatch
 from bench.load import Generator, Order
-from bench.peers import Peer
+from bench.peers import HOST, Peer
 from bench.processes import cpu_seconds
 
 TOPIC = "bench-latency"
+MESSAGE_BYTES = 100
+WARM_UP = 200
 PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("p999", 99.9))
 
 
@@ -40,11 +47,32 @@ class Latency:
                 self._samples.add("ack.cpu", peer.name, (cpu_seconds(peer.pid) - before) / messages * 1e6)
                 self._add("ack", peer, acknowledged)
                 self._add("end", peer, self._generator.end_to_end_seconds(peer, _order(messages)))
+                self._add("bare", peer, bare_seconds(peer.port, messages))
 
     def _add(self, metric: str, peer: Peer, seconds: list[float]) -> None:
         for label, percent in PERCENTILES:
             self._samples.add(f"{metric}.{label}", peer.name, percentile(seconds, percent) * 1000)
 
 
+def bare_seconds(port: int, messages: int) -> list[float]:
+    """One request at a time over one socket: seconds from sending it to its acknowledgement."""
+    batch = frames.record_batch(1, MESSAGE_BYTES, time.time_ns() // 1_000_000)
+    seconds = []
+    with socket.create_connection((HOST, port), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for number in range(-WARM_UP, messages):
+            request = frames.produce(number + WARM_UP, TOPIC, 0, batch)
+            start = time.perf_counter()
+            connection.sendall(request)
+            reply = connection.recv(4096)
+            took = time.perf_counter() - start
+            error, _ = frames.produced(reply[4:], TOPIC)
+            if error:
+                raise RuntimeError(f"a message was refused with error {error}")
+            if number >= 0:
+                seconds.append(took)
+    return seconds
+
+
 def _order(messages: int) -> Order:
-    return Order(TOPIC, messages, settings=("linger.ms=0",))
+    return Order(TOPIC, messages, size=MESSAGE_BYTES, settings=("linger.ms=0",))

@@ -12,6 +12,7 @@ out, which can only help it.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -196,8 +197,10 @@ class Peer:
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """The time in which this peer, and no other, may run."""
+        """The time in which this peer, and no other, may run. What was written before is on disk when it starts: what the
+        kernel still has to write costs whoever comes next."""
         assert self._process is not None
+        os.sync()
         self._process.send_signal(signal.SIGCONT)
         try:
             deadline = time.monotonic() + WAKE_SECONDS
