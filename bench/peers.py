@@ -197,8 +197,8 @@ class Peer:
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """The time in which this peer, and no other, may run. What was written before is on disk when it starts: what the
-        kernel still has to write costs whoever comes next."""
+        """The time in which this peer, and no other, may run. What was written before is on disk when it starts: else
+        the kernel would write it at the cost of whoever comes next."""
         assert self._process is not None
         os.sync()
         self._process.send_signal(signal.SIGCONT)
