@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.api.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED_FOR
 from headrace.api.contract import Reply, Request
-from headrace.api.describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
 from headrace.coordinators.groups.consumer_commands import ConsumerGroupDescription, DescribeConsumerGroup
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
@@ -30,7 +30,7 @@ class ConsumerGroupDescribe:
     def __call__(self, request: Request) -> Reply:
         names: list[str] = request.body.group_ids
         described = [self._groups.submit(DescribeConsumerGroup(name)) for name in names]
-        operations = ALL_OPERATIONS if request.body.include_authorized_operations else NOT_ASKED_FOR
+        operations = ALL_OF_A_GROUP if request.body.include_authorized_operations else NOT_ASKED_FOR
         return self._answer(names, described, operations)
 
     async def _answer(

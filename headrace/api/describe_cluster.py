@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.api.authorized_operations import ALL_OF_THE_CLUSTER, NOT_ASKED_FOR
 from headrace.api.contract import Request
 from headrace.api.metadata import AddressOf
 from headrace.cluster.view import ClusterView
@@ -29,4 +30,11 @@ class DescribeCluster:
         for broker in image.brokers.values():
             host, port = self._address_of(request.peer, broker)
             brokers.append(Message(broker_id=broker.id, host=host, port=port, rack=broker.rack))
-        return Message(cluster_id=image.cluster_id, controller_id=image.controller_for_clients, brokers=brokers)
+        return Message(
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_for_clients,
+            brokers=brokers,
+            cluster_authorized_operations=(
+                ALL_OF_THE_CLUSTER if request.body.include_cluster_authorized_operations else NOT_ASKED_FOR
+            ),
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.api.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED_FOR
 from headrace.api.contract import Reply, Request
 from headrace.coordinators.groups.commands import DescribeGroup, GroupDescription
 from headrace.coordinators.groups.coordinator import GroupCoordinator
@@ -15,9 +16,6 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 DEAD = "Dead"
-NOT_ASKED_FOR = -(2**31)
-_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
-ALL_OPERATIONS = sum(1 << bit for bit in (_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS))
 
 
 class DescribeGroups:
@@ -27,7 +25,7 @@ class DescribeGroups:
     def __call__(self, request: Request) -> Reply:
         names: list[str] = request.body.groups
         described = [self._groups.submit(DescribeGroup(name)) for name in names]
-        operations = ALL_OPERATIONS if request.body.include_authorized_operations else NOT_ASKED_FOR
+        operations = ALL_OF_A_GROUP if request.body.include_authorized_operations else NOT_ASKED_FOR
         return _answer(names, described, operations, request.version)
 
 

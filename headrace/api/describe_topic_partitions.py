@@ -8,6 +8,7 @@ were in sync last, and none of them can be trusted to have everything.
 
 from __future__ import annotations
 
+from headrace.api.authorized_operations import ALL_OF_A_TOPIC
 from headrace.api.contract import Request
 from headrace.api.metadata import partition_message
 from headrace.cluster.view import ClusterView
@@ -47,7 +48,15 @@ def _page(image: ClusterImage, names: list[str], first_partition: int, room: int
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=first_partition))
         wanted = found.partitions[first_partition : first_partition + room]
         partitions = [_partition(partition, image) for partition in wanted]
-        topics.append(Message(name=name, topic_id=found.id, is_internal=found.internal, partitions=partitions))
+        topics.append(
+            Message(
+                name=name,
+                topic_id=found.id,
+                is_internal=found.internal,
+                partitions=partitions,
+                topic_authorized_operations=ALL_OF_A_TOPIC,
+            )
+        )
         next_partition = first_partition + len(wanted)
         if next_partition < len(found.partitions):
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=next_partition))

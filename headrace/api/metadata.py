@@ -4,6 +4,7 @@
 - By id (v12 on): an unknown id is answered with UNKNOWN_TOPIC_ID.
 - A topic that is not there is made, if the request (v4 on) and `auto.create.topics.enable` both allow it; the answer
   waits until it has a leader. Internal topics are made by those who need them, never by asking.
+- What a client may do (v8 on; of the cluster up to v10) is told if it asks: everything.
 - A broker's address depends on the connection: see `address_of`.
 """
 
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace.api.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED_FOR
 from headrace.api.contract import Peer, Reply, Request
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
@@ -44,11 +46,11 @@ class Metadata:
     def __call__(self, request: Request) -> Reply:
         asked = request.body.topics
         if asked is None or (request.version == 0 and not asked):
-            return self._response(request.peer, [_topic(topic, self._view.image) for topic in self._all()])
+            return self._response(request, [_topic(topic, self._view.image) for topic in self._all()])
         missing = self._missing(asked) if self._auto_create and request.body.allow_auto_topic_creation else []
         if missing:
-            return self._after_making(request.peer, asked, {name: self._make(name) for name in missing})
-        return self._answer(request.peer, asked, {})
+            return self._after_making(request, asked, {name: self._make(name) for name in missing})
+        return self._answer(request, asked, {})
 
     def _all(self) -> list[TopicImage]:
         return list(self._view.image.topics.values())
@@ -70,7 +72,7 @@ class Metadata:
         return making
 
     async def _after_making(
-        self, peer: Peer, asked: list[Message], making: dict[str, asyncio.Future[TopicImage]]
+        self, request: Request, asked: list[Message], making: dict[str, asyncio.Future[TopicImage]]
     ) -> Message:
         refused: dict[str, ErrorCode] = {}
         for name, made in making.items():
@@ -78,20 +80,26 @@ class Metadata:
                 await asyncio.shield(made)  # a client that goes away must not take the topic from the others
             except KafkaError as error:
                 refused[name] = error.code
-        return self._answer(peer, asked, refused)
+        return self._answer(request, asked, refused)
 
-    def _answer(self, peer: Peer, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
+    def _answer(self, request: Request, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
         image = self._view.image
         unique = {(topic.topic_id or topic.name): topic for topic in asked}
-        return self._response(peer, [_asked_topic(topic, image, refused) for topic in unique.values()])
+        return self._response(request, [_asked_topic(topic, image, refused) for topic in unique.values()])
 
-    def _response(self, peer: Peer, topics: list[Message]) -> Message:
+    def _response(self, request: Request, topics: list[Message]) -> Message:
         image = self._view.image
+        if request.body.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = ALL_OF_A_TOPIC
         return Message(
-            brokers=[self._broker(peer, broker) for broker in image.brokers.values()],
+            brokers=[self._broker(request.peer, broker) for broker in image.brokers.values()],
             cluster_id=image.cluster_id,
             controller_id=image.controller_for_clients,
             topics=topics,
+            cluster_authorized_operations=(
+                ALL_OF_THE_CLUSTER if request.body.include_cluster_authorized_operations else NOT_ASKED_FOR
+            ),
         )
 
     def _broker(self, peer: Peer, broker: BrokerImage) -> Message:

@@ -18,6 +18,13 @@ from headrace.wire.messages import Message
 from tests.unit.api.admin_room import BROKER_ID, AdminRoom, address_of, ask, tell
 
 METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 60, 75
+# Kafka's numbers: read, write, create, delete, alter, describe, cluster action, describe and alter configs, idempotence
+OF_A_TOPIC = {3, 4, 5, 6, 7, 8, 10, 11}
+OF_THE_CLUSTER = {5, 7, 8, 9, 10, 11, 12}
+
+
+def operations(bits: int) -> set[int]:
+    return {number for number in range(31) if bits & 1 << number}
 
 
 def metadata(room: AdminRoom, auto_create: bool = True) -> Metadata:
@@ -46,6 +53,38 @@ def test_every_version_tells_brokers_topics_and_leaders(tmp_path: Path, version:
             assert answer.topics[0].topic_authorized_operations == -(2**31)
         if version >= 10:
             assert answer.topics[0].topic_id == made.id
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", range(8, 14))
+def test_a_client_that_asks_what_it_may_do_hears_everything(tmp_path: Path, version: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("orders"))
+        asked: dict[str, bool] = {"include_topic_authorized_operations": True}
+        if version <= 10:
+            asked["include_cluster_authorized_operations"] = True
+        answer = await ask(metadata(room), METADATA, version, topics=None, **asked)
+        assert operations(answer.topics[0].topic_authorized_operations) == OF_A_TOPIC
+        if version <= 10:
+            assert operations(answer.cluster_authorized_operations) == OF_THE_CLUSTER
+
+        cluster = DescribeCluster(room.view, address_of)
+        told = await ask(cluster, DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=True, endpoint_type=1)
+        assert operations(told.cluster_authorized_operations) == OF_THE_CLUSTER
+        silent = await ask(cluster, DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=1)
+        assert silent.cluster_authorized_operations == -(2**31)
+
+        describe = DescribeTopicPartitions(room.view)
+        page = await ask(
+            describe,
+            DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=[Message(name="orders")],
+            response_partition_limit=9,
+            cursor=None,
+        )
+        assert operations(page.topics[0].topic_authorized_operations) == OF_A_TOPIC
 
     tell(tmp_path, story)
 
