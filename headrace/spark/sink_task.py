@@ -26,6 +26,7 @@ from headrace.spark.sink_options import SinkOptions
 from headrace.spark.sink_rows import columns_of
 from headrace.spark.sink_sender import Sender
 from headrace.spark.sink_transactions import Producer, Transactions
+from headrace.spark.worker_process import settle
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import SystemClock
 from headrace.world.net import dial
@@ -53,6 +54,7 @@ class TaskWriter:
         self._dial = dial
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        settle()
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
