@@ -59,5 +59,5 @@ class DeleteRecords:
 
 def _check_policy(partition: Partition, config: TopicConfig) -> None:
     """As in Kafka, a topic that is only compacted keeps its latest values."""
-    if not config.deleted:
+    if config.compacted and not config.deleted:
         raise KafkaError(ErrorCode.policy_violation, f"{partition.topic} has cleanup.policy=compact, without delete")

@@ -107,15 +107,15 @@ def _altered(
 ) -> dict[str, str]:
     after = dict(before)
     for change in changes:
+        if change.operation is SettingOperation.DELETE:  # also of a name that nobody knows: it is not set, as was asked
+            after.pop(change.name, None)
+            continue
         setting = table.get(change.name)
         if setting is None:
             raise KafkaError(ErrorCode.invalid_config, problem(change.name, "") or "")
-        if change.operation is SettingOperation.DELETE:
-            after.pop(change.name, None)
-            continue
         if change.value is None:
             raise KafkaError(ErrorCode.invalid_request, f"{change.name} has no value")
-        text = change.value
+        text = change.value.strip()
         if change.operation in (SettingOperation.APPEND, SettingOperation.SUBTRACT):
             text = _edited_list(setting, after.get(change.name), defaults[change.name], change)
         wrong = problem(change.name, text)

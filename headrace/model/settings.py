@@ -42,6 +42,7 @@ class Setting(Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    may_be_empty: bool = False  # a list of which none need be chosen
     pattern: str = ""  # of each entry of a list
     broker_name: str | None = None  # the broker-wide setting that a topic falls back to
     broker_synonyms: tuple[
@@ -72,7 +73,7 @@ class Setting(Struct, frozen=True):
     def _check(self, value: Any, text: str) -> None:
         if self.choices:
             parts = value if isinstance(value, tuple) else (value,)
-            if not parts or not set(parts) <= set(self.choices):
+            if not (parts or self.may_be_empty) or not set(parts) <= set(self.choices):
                 raise ValueError(f"{self.name}={text!r}: choose from {', '.join(self.choices)}")
         elif self.pattern:
             wrong = [part for part in value if not re.fullmatch(self.pattern, part)]

@@ -19,8 +19,8 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 SETTINGS: tuple[Setting, ...] = (
-    _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, or both",
-       choices=("delete", "compact"), broker_name="log.cleanup.policy"),
+    _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, both, or neither",
+       choices=("delete", "compact"), may_be_empty=True, broker_name="log.cleanup.policy"),
     _S("compression.type", _T.STRING, "producer", "the codec of stored batches; `producer`: as they were sent",
        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), broker_name="compression.type"),
     _S("delete.retention.ms", _T.LONG, DAY_MS, "how long a tombstone stays in a compacted topic", low=0,

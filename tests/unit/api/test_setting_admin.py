@@ -120,8 +120,13 @@ def test_single_settings_are_set_unset_and_edited(tmp_path: Path) -> None:
         assert settings() == {"retention.ms": "9", "cleanup.policy": "delete,compact"}
         assert (await change(room, TOPIC, "a", (SUBTRACT, "cleanup.policy", "delete"))).error_code == 0
         assert settings()["cleanup.policy"] == "compact"
+        assert (await change(room, TOPIC, "a", (SUBTRACT, "cleanup.policy", "compact"))).error_code == 0
+        assert settings()["cleanup.policy"] == ""
         assert (await change(room, TOPIC, "a", (SET, "retention.ms", "1"), validate_only=True)).error_code == 0
         assert settings()["retention.ms"] == "9"
+        assert (await change(room, TOPIC, "a", (SET, "retention.ms", " 8 "))).error_code == 0
+        assert settings()["retention.ms"] == "8"
+        assert (await change(room, TOPIC, "a", (DELETE, "message.format.version", None))).error_code == 0
 
     tell(tmp_path, story)
 
@@ -133,7 +138,7 @@ def test_single_settings_are_set_unset_and_edited(tmp_path: Path) -> None:
         (TOPIC, "a", [(SET, "retention.ms", "-7")], ErrorCode.invalid_config),
         (TOPIC, "a", [(SET, "retention.ms", None)], ErrorCode.invalid_request),
         (TOPIC, "a", [(APPEND, "retention.ms", "1")], ErrorCode.invalid_config),
-        (TOPIC, "a", [(SUBTRACT, "cleanup.policy", "delete")], ErrorCode.invalid_config),
+        (TOPIC, "a", [(APPEND, "cleanup.policy", "archive")], ErrorCode.invalid_config),
         (TOPIC, "a", [(SET, "retention.ms", "1"), (DELETE, "retention.ms", None)], ErrorCode.invalid_request),
         (TOPIC, "a", [(7, "retention.ms", "1")], ErrorCode.invalid_request),
         (TOPIC, "a", [(SET, "remote.storage.enable", "true")], ErrorCode.invalid_config),

@@ -38,7 +38,6 @@ def test_the_defaults_of_a_topic_are_those_of_the_table() -> None:
         ("min.cleanable.dirty.ratio", "1.5", "out of range: 0 to 1"),
         ("min.cleanable.dirty.ratio", "nan", "out of range"),
         ("preallocate", "yes", "is not of type boolean"),
-        ("cleanup.policy", "", "choose from delete, compact"),
         ("cleanup.policy", "compact,archive", "choose from delete, compact"),
         ("compression.type", "brotli", "choose from producer, uncompressed, gzip, snappy, lz4, zstd"),
         ("retention_ms", "1", "did you mean retention.ms?"),
@@ -51,6 +50,11 @@ def test_the_defaults_of_a_topic_are_those_of_the_table() -> None:
 )
 def test_what_is_wrong_with_a_topics_setting_is_said(name: str, text: str, words: str) -> None:
     assert words in (topic_config.problem(name, text) or "")
+
+
+def test_a_topic_may_be_neither_deleted_from_nor_compacted() -> None:
+    config = topic_config.topic_config({"cleanup.policy": ""}, {})
+    assert (config.deleted, config.compacted) == (False, False)
 
 
 def test_lists_may_have_spaces_and_repeat() -> None:
