@@ -16,7 +16,7 @@ from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.session import SIZE_BYTES, Session, frame_size
 from headrace.wire.errors import KafkaError, Malformed
 from headrace.wire.messages import Message
-from headrace.world.clock import Clock
+from headrace.world.clock import Clock, Timer
 from headrace.world.net import Net
 
 
@@ -28,7 +28,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timeout_s = timeout_s
         self._session = Session(client_id)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[asyncio.Future[Message]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()  # each with the end of its patience
         self._frame = bytearray(SIZE_BYTES)  # what is being received: first a size, then that many bytes
         self._filled = 0
         self._sized = False
@@ -87,9 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._lost is not None or self._transport is None:
             answer.set_exception(self._lost or ConnectionLost(self.address, "it is not open"))
             return answer
-        self._waiting.append(answer)
         timer = self._clock.call_later(timeout_s, self._end, f"no answer for {timeout_s:g} s")
-        answer.add_done_callback(lambda _: timer.cancel())
+        self._waiting.append((answer, timer))
         self._transport.write(frame)
         return answer
 
@@ -99,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             self._transport = None
         while self._waiting:
-            answer = self._waiting.popleft()
+            answer, timer = self._waiting.popleft()
+            timer.cancel()
             if not answer.done():
                 answer.set_exception(lost)
                 answer.exception()  # whoever does not wait any more is not missed
@@ -136,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _received(self, frame: memoryview) -> None:
         message = self._session.receive(frame)
-        answer = self._waiting.popleft()
+        answer, timer = self._waiting.popleft()
+        timer.cancel()
         if not answer.done():
             answer.set_result(message)

@@ -96,6 +96,7 @@ class Conversation:
         self._all_ready = False  # when that was last looked at
         self._looked_s = 0.0
         self._news: asyncio.Future[None] | None = None
+        self._fetching: Connection | None = None  # while a fetch waits there for something to arrive
 
     def __len__(self) -> int:
         return len(self._pulled)
@@ -105,6 +106,8 @@ class Conversation:
         self._all_ready = False
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
+        if self._fetching is not None:
+            self._fetching.close()
 
     def remove(self, partition: Partition) -> None:
         if self._pulled.pop(partition, None) is not None:
@@ -234,13 +237,15 @@ class Conversation:
         body.replica_state = Message(replica_id=self._home.broker_id, replica_epoch=self._home.broker_epoch or 0)
         body.max_wait_ms = self._wait_ms if self._all_ready else min(self._wait_ms, _SOON_MS)
         body.min_bytes, body.max_bytes = 1, _RESPONSE_BYTES
-        fetch = connection.send(FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
-        news = self._news
-        assert news is not None
-        await asyncio.wait((fetch, news), return_when=asyncio.FIRST_COMPLETED)
-        if not fetch.done():
-            return False
-        answer = fetch.result()
+        news, self._fetching = self._news, connection
+        try:
+            answer = await connection.send(FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
+        except ConnectionLost:
+            if news is not None and news.done():
+                return False
+            raise
+        finally:
+            self._fetching = None
         if answer.error_code in (ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch):
             self._session.restart()
             return True
