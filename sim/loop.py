@@ -17,11 +17,11 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context
-from typing import Any, TypeVar
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, cast
 
 from headrace.world.clock import Timer
-from sim.process import OWNER
+from sim.process import OWNER, Process
 
 T = TypeVar("T")
 
@@ -39,129 +39,147 @@ class Overtime(Exception):
 
 
 class SimTask(asyncio.Task[T]):
-    """A task whose place in a set depends on when it was made; the usual hash is an address in memory."""
+    """A task whose place in a set depends on when it first came into one; the usual hash is an address in memory."""
 
-    def __init__(self, number: int, coro: Coroutine[Any, Any, T], **rest: Any) -> None:
-        self._number = number  # before the rest: asyncio puts new tasks into a set
-        super().__init__(coro, **rest)
+    _number: int | None = None
+    process: Process | None = None  # that it belongs to
 
     def __hash__(self) -> int:
+        if self._number is None:
+            self._number = next(cast("SimLoop", self.get_loop()).order)
         return self._number
 
 
 class SimFuture(asyncio.Future[T]):
     """The same for a future."""
 
-    def __init__(self, number: int, loop: SimLoop) -> None:
-        self._number = number
-        super().__init__(loop=loop)
+    _number: int | None = None
 
     def __hash__(self) -> int:
+        if self._number is None:
+            self._number = next(cast("SimLoop", self.get_loop()).order)
         return self._number
 
 
 class SimHandle(asyncio.Handle):
-    """A callback that asks its process first."""
+    """A callback. Made a hundred thousand times in a story, so it takes no more than it needs."""
 
     __slots__ = ()
     _context: Context
 
-    def _run(self) -> None:
-        owner = self._context.get(OWNER)
-        if owner is None or not owner.holds(self):
-            super()._run()
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context | None):
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
 
 
 class SimTimer(asyncio.TimerHandle):
-    """A timer that, among equals, fires in the order of its making; asyncio alone leaves that order to its heap."""
+    """The same, for later."""
 
-    __slots__ = ("_order",)
+    __slots__ = ()
     _context: Context
 
-    def ordered(self, order: int) -> SimTimer:
-        self._order = order
-        self._scheduled = True  # asyncio counts cancelled timers among the scheduled ones
-        return self
-
-    def _run(self) -> None:
-        owner = self._context.get(OWNER)
-        if owner is None or not owner.holds(self):
-            super()._run()
-
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, SimTimer):
-            return NotImplemented
-        return (self.when(), self._order) < (other.when(), other._order)
-
-
-class _TimeJump:
-    """Stands where asyncio expects a selector: instead of waiting for IO, it moves the time."""
-
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context | None,
+    ):
+        self._when = when
+        self._callback = callback
+        self._args = args
         self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Deadlock(
-                f"nothing is left to run at {self._loop.time():.3f} s; still waiting:\n{self._loop.waiting()}"
-            )
-        if timeout > 0:
-            self._loop.jump_to_next_timer()
-        return []
-
-    def close(self) -> None:
-        pass
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._scheduled = False  # asyncio counts those that are cancelled; here they go when their time comes
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """asyncio's own loop, with `_TimeJump` in the place of the selector."""
+    """asyncio's own loop, with another way to its next callback: nothing is waited for, and processes are asked."""
 
-    _scheduled: list[SimTimer]
-    _ready: deque[asyncio.Handle]
+    _ready: deque[SimHandle | SimTimer]
+    _scheduled: list[tuple[float, int, SimTimer]]  # a heap; those of one moment in the order of their making
+    _stopping: bool
 
     def __init__(self, seed: int, limit_s: float = 30 * DAY_S) -> None:
         super().__init__()
-        self._selector = _TimeJump(self)
         self._now_s = 0.0
         self._limit_s = limit_s
-        self._order = itertools.count()
+        self.order = itertools.count()
         self._random = random.Random(seed)
 
     def time(self) -> float:
         return self._now_s
 
-    def call_at(  # type: ignore[override]  # the arguments' types are the callback's affair
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> SimTimer:
-        timer = SimTimer(when, callback, args, self, context).ordered(next(self._order))
-        heapq.heappush(self._scheduled, timer)
-        return timer
+    # --- callbacks --------------------------------------------------------------------------------------------------
 
-    def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> SimHandle:
+    def call_soon(  # type: ignore[override]  # the arguments' types are the callback's affair
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
         handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
-    def create_task(  # type: ignore[override]  # as asyncio has it
-        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
-    ) -> asyncio.Task[T]:
-        task = SimTask(next(self._order), coro, loop=self, name=name, context=context)
-        owner = OWNER.get() if context is None else context.get(OWNER)
-        if owner is not None:
-            owner.has(task)
-        return task
+    def call_at(  # type: ignore[override]  # the same
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimTimer:
+        timer = SimTimer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, (when, next(self.order), timer))
+        return timer
 
-    def create_future(self) -> asyncio.Future[Any]:
-        return SimFuture(next(self._order), self)
+    def call_later(  # type: ignore[override]  # the same
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimTimer:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
-    def jump_to_next_timer(self) -> None:
+    def _run_once(self) -> None:
+        """What asyncio does between two looks at its sockets: run what is ready; if nothing is, let time pass."""
+        ready, timers = self._ready, self._scheduled
+        if not ready and not self._stopping:
+            self._jump_to_next_timer()
+        while timers and timers[0][0] <= self._now_s:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                process = handle._context.get(OWNER)
+                if process is None or process.runs:
+                    handle._run()
+                else:
+                    process.hold(handle)
+
+    def _jump_to_next_timer(self) -> None:
         """Move the time to exactly the next timer: adding up differences would drift away from it."""
-        due_s = self._scheduled[0].when()
-        if due_s > self._limit_s:
+        timers = self._scheduled
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock(f"nothing is left to run at {self._now_s:.3f} s; still waiting:\n{self.waiting()}")
+        if timers[0][0] > self._limit_s:
             raise Overtime(
                 f"the simulation passed {self._limit_s:g} s of virtual time; still waiting:\n{self.waiting()}"
             )
-        self._now_s = due_s
+        self._now_s = max(self._now_s, timers[0][0])
+
+    # --- tasks and work ---------------------------------------------------------------------------------------------
+
+    def create_task(  # type: ignore[override]  # as asyncio has it
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = SimTask(coro, loop=self, name=name, context=context)
+        task.process = OWNER.get() if context is None else context.get(OWNER)
+        return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(loop=self)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         done: asyncio.Future[T] = self.create_future()
@@ -176,9 +194,6 @@ class SimLoop(asyncio.BaseEventLoop):
             place = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "its start"
             lines.append(f"  {task.get_name()} ({getattr(task.get_coro(), '__qualname__', '?')}) at {place}")
         return "\n".join(lines)
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        assert not event_list, "there is no IO here"
 
     def _write_to_self(self) -> None:
         """asyncio wakes its selector with this; here nothing sleeps."""
@@ -202,7 +217,7 @@ class SimClock:
         self._wall_ms = start_ms
 
     def now_ms(self) -> int:
-        return self._wall_ms + int(self.monotonic() * 1000)
+        return self._wall_ms + int(asyncio.get_running_loop().time() * 1000)
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()

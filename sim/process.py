@@ -24,11 +24,12 @@ OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process"
 class Process:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.runs = True
         self.paused = False
         self.dead = False
         self.context = contextvars.copy_context()
         self.context.run(OWNER.set, self)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._remains: list[asyncio.Task[Any]] = []
         self._held: list[asyncio.Handle] = []
 
     def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -37,9 +38,11 @@ class Process:
 
     def pause(self) -> None:
         self.paused = True
+        self.runs = False
 
     def resume(self) -> None:
         self.paused = False
+        self.runs = not self.dead
         held, self._held = self._held, []
         for handle in held:
             if not handle.cancelled():
@@ -47,21 +50,16 @@ class Process:
 
     def kill(self) -> None:
         self.dead = True
+        self.runs = False
         self._held.clear()
-        for task in self._tasks:
+        self._remains = [task for task in asyncio.all_tasks() if getattr(task, "process", None) is self]
+        for task in self._remains:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody is to wonder about it
             asyncio.tasks._unregister_task(task)
 
     # --- what the loop asks -----------------------------------------------------------------------------------------
 
-    def holds(self, handle: asyncio.Handle) -> bool:
-        """Whether this callback must not run now."""
-        if self.dead:
-            return True
-        if self.paused:
+    def hold(self, handle: asyncio.Handle) -> None:
+        """This callback is due, and the process does not run."""
+        if not self.dead:
             self._held.append(handle)
-        return self.paused
-
-    def has(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

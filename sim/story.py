@@ -15,6 +15,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+import msgspec
+
 from sim.audit import StateAudit, compare_replicas
 from sim.clients.admin import Admin
 from sim.clients.member import Member
@@ -186,6 +188,5 @@ class _Story:
         for machine in self._cluster.machines.values():
             outcome.deaths += [f"{machine.name}: {error!r}" for error in machine.deaths]
         outcome.verdict = judge(self._recorder.events, LIMITS)
-        lines = "\n".join(event.line() for event in self._recorder.events)
-        outcome.digest = hashlib.sha256(lines.encode()).hexdigest()
+        outcome.digest = hashlib.sha256(msgspec.json.encode(self._recorder.events)).hexdigest()
         self._cluster.bury()

@@ -30,8 +30,8 @@ def digest_of(
     parts = [uid.encode(), src.encode(), b"-" if key is None else b"+" + key, body, str(timestamp_ms).encode()]
     for name, value in headers:
         parts += [name.encode(), value]
-    told = b"".join(struct.pack(">I", len(part)) + part for part in parts)
-    return hashlib.sha256(told).hexdigest()
+    sizes = struct.pack(f">{len(parts)}I", *map(len, parts))  # so that no two lists of parts look the same
+    return hashlib.sha256(b"".join((sizes, *parts))).hexdigest()
 
 
 def record_from(
