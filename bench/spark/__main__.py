@@ -2,7 +2,8 @@
 
 One Spark session runs the same works with both formats in turn, round after round, against one headrace broker; the
 table shows medians, rows a second and CPU (JVM and Python workers, the broker not counted), and their ratios. The
-first round of each only warms up. `--quick` takes small topics and few rounds: to see that all of it runs.
+first round only warms up. Rounds go on until another would not fit into the minutes that were given, so that a busy
+machine gives fewer rounds and not half a table. `--quick` takes small topics: to see that all of it runs.
 """
 
 from __future__ import annotations
@@ -10,52 +11,40 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 
 import psutil
 from pyspark.sql import SparkSession
 
 from bench import machine
+from bench.figures import Samples
 from bench.peers import HeadraceRecipe, Peer, PeerMissing
 from bench.processes import Children
 from bench.spark import connector, decoding
 from bench.spark.filled_topic import create, fill
+from bench.spark.table import LINES, Line, as_markdown, as_text, rows
 from bench.spark.works import FORMATS, WORKS, Place
 from headrace.client.metadata import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
 PARTITIONS = 4
-# (work, bytes of a value) -> what headrace must reach beside the tuned connector: rows a second, CPU a row
-GOALS = {
-    ("aggregate", 100): (1.4, 0.9),
-    ("all columns", 100): (1.4, 0.9),
-    ("aggregate", 1000): (1.4, 1.0),
-    ("all columns", 1000): (1.4, 1.0),
-    ("stream of values", 100): (1.0, 1.0),
-    ("stream of values", 1000): (1.0, 1.0),
-    ("stream of all columns", 100): (1.0, 1.0),
-    ("stream of all columns", 1000): (1.0, 1.0),
-    ("write", 100): (1.3, None),
-}
+RECORDS = {100: 4_000_000, 1000: 600_000}
+QUICK_RECORDS = {100: 200_000, 1000: 40_000}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small topics, two rounds")
-    parser.add_argument("--rounds", type=int, default=0, help="rounds that count (default 5, quick 2)")
+    parser.add_argument("--quick", action="store_true", help="small topics")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at most (default 5)")
+    parser.add_argument("--minutes", type=float, default=12, help="begin no round that would end later (default 12)")
     parser.add_argument("--only", action="append", choices=list(WORKS), help="one work; may be repeated")
     options = parser.parse_args()
-    rounds = options.rounds or (2 if options.quick else 5)
-    sizes = {100: 200_000, 1000: 40_000} if options.quick else {100: 4_000_000, 1000: 600_000}
-    rates = decoding.rates(200_000 if options.quick else 2_000_000)
-    for what, rate in rates.items():
-        print(f"decode {what} of 100 B records on one core: {rate / 1e6:.1f} million a second", flush=True)
+    began, load_before = time.monotonic(), machine.load_average()
+    decoded = decoding.rates(200_000 if options.quick else 2_000_000)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-spark-") as folder, Children() as children:
         recipe = HeadraceRecipe()
         try:
@@ -67,53 +56,62 @@ def main() -> int:
         broker = Peer(recipe, children, Path(folder) / "broker")
         broker.format()
         broker.start()
-        table = measure(broker.address, jars, sizes, rounds, options.only or list(WORKS))
-    print(table_text(table))
-    RESULTS.mkdir(exist_ok=True)
-    shown = {f"{work} {size} B": figures for (work, size), figures in table.items()}
-    (RESULTS / "spark.json").write_text(json.dumps({"machine": machine.describe(), "decode": rates, "works": shown}))
+        bench = Bench(connector.session(jars, "2g"), [line for line in LINES if line.work in (options.only or WORKS)])
+        try:
+            bench.fill(broker.address, QUICK_RECORDS if options.quick else RECORDS)
+            counted = bench.rounds(options.rounds, began + options.minutes * 60)
+        finally:
+            bench.spark.stop()
+    about = (
+        f"Median of {counted} round{'s' * (counted > 1)}; {machine.describe()}; load average {load_before:.1f} before the run, which took "
+        f"{(time.monotonic() - began) / 60:.0f} minutes."
+    )
+    if options.quick:
+        about += " A quick run: small topics, where what a query costs beside its rows decides."
+    _write(bench.samples, decoded, about)
     return 0
 
 
-Figures = dict[str, dict[str, float]]  # format -> rate, cpu_us
+class Bench:
+    """The works in one warm Spark session, and everything that was measured."""
 
+    def __init__(self, spark: SparkSession, lines: list[Line]) -> None:
+        self.spark = spark
+        self.samples = Samples()
+        self._lines = lines
+        self._places: dict[int, Place] = {}
 
-def measure(
-    bootstrap: str, jars: list[Path], sizes: dict[int, int], rounds: int, wanted: list[str]
-) -> dict[tuple[str, int], Figures]:
-    spark = connector.session(jars, "2g")
-    table: dict[tuple[str, int], Figures] = {}
-    try:
-        for value_bytes, records in sizes.items():
+    def fill(self, bootstrap: str, records: dict[int, int]) -> None:
+        for value_bytes, wanted in records.items():
             topic = f"bench-{value_bytes}"
-            place = Place(bootstrap, topic, fill(bootstrap, topic, PARTITIONS, records, value_bytes), value_bytes)
+            filled = fill(bootstrap, topic, PARTITIONS, wanted, value_bytes)
+            self._places[value_bytes] = Place(bootstrap, topic, filled, value_bytes)
             with Cluster([bootstrap], "bench") as cluster:
                 for source in FORMATS:
                     create(cluster, f"{topic}-written-{source}", PARTITIONS)
-            for work in wanted:
-                table[work, value_bytes] = one_work(spark, work, place, rounds)
-    finally:
-        spark.stop()
-    return table
 
+    def rounds(self, most: int, deadline: float) -> int:
+        """One round to warm up, one that counts, and more while they fit; how many counted."""
+        for turn in range(most + 1):
+            began = time.monotonic()
+            for line in self._lines:
+                for source in FORMATS if turn % 2 else reversed(FORMATS):
+                    self._measure(line, source, counts=turn > 0)
+            took_s = time.monotonic() - began
+            print(f"{f'round {turn}' if turn else 'warm-up'}: {took_s:.0f} s", file=sys.stderr, flush=True)
+            if turn and time.monotonic() + took_s > deadline:
+                break
+        return turn
 
-def one_work(spark: SparkSession, work: str, place: Place, rounds: int) -> Figures:
-    """Both formats in turn, so that what disturbs the machine disturbs both."""
-    rates: dict[str, list[float]] = defaultdict(list)
-    cpus: dict[str, list[float]] = defaultdict(list)
-    for turn in range(rounds + 1):
-        for source in FORMATS:
-            began, cpu = time.monotonic(), cpu_seconds()
-            WORKS[work](spark, source, place)
-            if turn:
-                rates[source].append(place.records / (time.monotonic() - began))
-                cpus[source].append((cpu_seconds() - cpu) / place.records * 1e6)
-    found = {
-        source: {"rate": statistics.median(rates[source]), "cpu_us": statistics.median(cpus[source])}
-        for source in FORMATS
-    }
-    print(row_text(work, place.value_bytes, found), flush=True)
-    return found
+    def _measure(self, line: Line, source: str, *, counts: bool) -> None:
+        place = self._places[line.value_bytes]
+        cpu = cpu_seconds()
+        took = WORKS[line.work](self.spark, source, place)
+        if counts:
+            self.samples.add(f"{line.title}.rate", source, place.records / took.working_s / 1000)
+            self.samples.add(f"{line.title}.cpu", source, (cpu_seconds() - cpu) / place.records * 1e6)
+            if took.around_s is not None:
+                self.samples.add("around", source, took.around_s)
 
 
 def cpu_seconds() -> float:
@@ -129,28 +127,14 @@ def cpu_seconds() -> float:
     return used
 
 
-def row_text(work: str, value_bytes: int, found: Figures) -> str:
-    ours, theirs = found["headrace"], found["kafka"]
-    rate, cpu = ours["rate"] / theirs["rate"], ours["cpu_us"] / theirs["cpu_us"]
-    least, most = GOALS.get((work, value_bytes), (None, None))
-    verdicts = []
-    if least is not None:
-        verdicts.append(f"rate {'reached' if rate >= least else 'MISSED'} (goal {least})")
-    if most is not None:
-        verdicts.append(f"CPU {'reached' if cpu <= most else 'MISSED'} (goal {most})")
-    return (
-        f"{work + f', {value_bytes} B':30} {ours['rate'] / 1000:8.0f} {theirs['rate'] / 1000:8.0f} {rate:6.2f}x   "
-        f"{ours['cpu_us']:7.2f} {theirs['cpu_us']:7.2f} {cpu:6.2f}x   {', '.join(verdicts)}"
-    )
-
-
-def table_text(table: dict[tuple[str, int], Figures]) -> str:
-    head = (
-        f"{'':30} thousand rows a second        CPU microseconds a row\n"
-        f"{'':30} headrace    kafka  ratio   headrace   kafka  ratio"
-    )
-    lines = [row_text(work, size, found) for (work, size), found in table.items()]
-    return "\n".join([f"\n{machine.describe()}, load {machine.load_average():.1f}", head, *lines])
+def _write(samples: Samples, decoded: dict[str, float], about: str) -> None:
+    table = rows(samples, decoded)
+    print(f"{as_text(table)}\n\n{about}")
+    RESULTS.mkdir(exist_ok=True)
+    name = f"spark-{time.strftime('%Y-%m-%d-%H%M')}"
+    (RESULTS / f"{name}.md").write_text(f"{as_markdown(table)}\n\n{about}\n")
+    everything = {"about": about, "decode": decoded, "samples": samples.as_dict()}
+    (RESULTS / f"{name}.json").write_text(json.dumps(everything))
 
 
 if __name__ == "__main__":

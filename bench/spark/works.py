@@ -4,11 +4,15 @@ Called by __main__.py in a process with one warm Spark session. "Tuned" is what 
 fetches, many records a poll, no CRC check; headrace's source reads with the same settings, so it skips the check too.
 A work that reads only values says so with a schema where the format heeds one: Spark prunes columns for its own
 connector by itself.
+
+A stream is timed by Spark's own account of its micro-batches, planning and bookkeeping included. What lies around
+them is told apart: a stream starts once and then runs for weeks, and here its start would be a good part of the time.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,38 +38,48 @@ class Place:
     value_bytes: int
 
 
-Work = Callable[[SparkSession, str, Place], None]
+@dataclass(frozen=True)
+class Took:
+    working_s: float
+    around_s: float | None = None  # of a stream: before its first micro-batch and after its last
 
 
-def aggregate(spark: SparkSession, source: str, place: Place) -> None:
+Work = Callable[[SparkSession, str, Place], Took]
+
+
+def aggregate(spark: SparkSession, source: str, place: Place) -> Took:
     """The sum of the values' lengths: values are read, hardly anything is done with them."""
+    began = time.monotonic()
     total = _batch(spark, source, place, "value BINARY").selectExpr("sum(length(value))").first()
     assert total is not None
     assert total[0] == place.records * place.value_bytes, f"{source} read {total[0]} bytes of values"
+    return Took(time.monotonic() - began)
 
 
-def all_columns(spark: SparkSession, source: str, place: Place) -> None:
+def all_columns(spark: SparkSession, source: str, place: Place) -> Took:
     """Every column of every record, into nothing."""
+    began = time.monotonic()
     _batch(spark, source, place).write.format("noop").mode("overwrite").save()
+    return Took(time.monotonic() - began)
 
 
-def stream_values(spark: SparkSession, source: str, place: Place) -> None:
+def stream_values(spark: SparkSession, source: str, place: Place) -> Took:
     """The values of everything that is there, as a stream, into nothing."""
-    _drain(_stream(spark, source, place, "value BINARY").select("value"))
+    return _drain(_stream(spark, source, place, "value BINARY").select("value"))
 
 
-def stream_all_columns(spark: SparkSession, source: str, place: Place) -> None:
+def stream_all_columns(spark: SparkSession, source: str, place: Place) -> Took:
     """Every column of everything that is there, as a stream, into nothing."""
-    _drain(_stream(spark, source, place))
+    return _drain(_stream(spark, source, place))
 
 
-def stream_steps(spark: SparkSession, source: str, place: Place) -> None:
+def stream_steps(spark: SparkSession, source: str, place: Place) -> Took:
     """The values in twenty micro-batches: what a batch costs beside its records."""
     limit = {"maxOffsetsPerTrigger": str(-(-place.records // 20))}
-    _drain(_stream(spark, source, place, "value BINARY", **limit).select("value"))
+    return _drain(_stream(spark, source, place, "value BINARY", **limit).select("value"))
 
 
-def write(spark: SparkSession, source: str, place: Place) -> None:
+def write(spark: SparkSession, source: str, place: Place) -> Took:
     """As many records of the same size, written with idempotence."""
     letters = f"repeat('x', {place.value_bytes})"
     rows = spark.range(0, place.records, 1, 4).selectExpr(
@@ -75,7 +89,9 @@ def write(spark: SparkSession, source: str, place: Place) -> None:
     if source == "kafka":
         options |= {"kafka.acks": "all", "kafka.enable.idempotence": "true", "kafka.batch.size": "1000000",
                     "kafka.linger.ms": "5", "kafka.buffer.memory": "67108864"}  # fmt: skip
+    began = time.monotonic()
     rows.write.format(source).options(**options).mode("append").save()
+    return Took(time.monotonic() - began)
 
 
 WORKS: dict[str, Work] = {
@@ -106,10 +122,14 @@ def _stream(spark: SparkSession, source: str, place: Place, schema: str | None =
     return reader.load()
 
 
-def _drain(rows: DataFrame) -> None:
+def _drain(rows: DataFrame) -> Took:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
         writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        began = time.monotonic()
         query = writer.trigger(availableNow=True).start()
         if not query.awaitTermination(READ_ALL_SECONDS):
             query.stop()
             raise RuntimeError(f"the stream did not end within {READ_ALL_SECONDS} s")
+        whole_s = time.monotonic() - began
+        working_s = sum(batch.durationMs["triggerExecution"] for batch in query.recentProgress) / 1000
+        return Took(working_s, whole_s - working_s)
