@@ -63,8 +63,8 @@ def main() -> int:
         finally:
             bench.spark.stop()
     about = (
-        f"Median of {counted} round{'s' * (counted > 1)}; {machine.describe()}; load average {load_before:.1f} before the run, which took "
-        f"{(time.monotonic() - began) / 60:.0f} minutes."
+        f"Median of {counted} round{'s' * (counted > 1)}; {machine.describe()}; load average {load_before:.1f} before "
+        f"the run, which took {(time.monotonic() - began) / 60:.0f} minutes."
     )
     if options.quick:
         about += " A quick run: small topics, where what a query costs beside its rows decides."
