@@ -40,6 +40,7 @@ class SimNetwork:
         self._random = random.Random(seed)
         self._cut: set[tuple[str, str]] = set()
         self._delay_s: dict[tuple[str, str], float] = {}
+        self._bytes_per_s: dict[tuple[str, str], float] = {}
         self._waiting: list[asyncio.Future[None]] = []  # connects that wait for a link
 
     def host(self, name: str) -> Net:
@@ -57,6 +58,7 @@ class SimNetwork:
         """All links are up, and as fast as ever."""
         self._cut.clear()
         self._delay_s.clear()
+        self._bytes_per_s.clear()
         for connection in self.ordered():
             connection.go_on()
         waiting, self._waiting = self._waiting, []
@@ -67,6 +69,10 @@ class SimNetwork:
     def slow(self, source: str, target: str, delay_s: float) -> None:
         """What goes between the two takes about so long."""
         self._delay_s[source, target] = self._delay_s[target, source] = delay_s
+
+    def narrow(self, source: str, target: str, bytes_per_s: float) -> None:
+        """No connection carries more than so much from the one to the other."""
+        self._bytes_per_s[source, target] = bytes_per_s
 
     def reset(self, one: str, other: str) -> None:
         """Connections between the two break: both sides are told."""
@@ -111,6 +117,11 @@ class SimNetwork:
     def hop_s(self, source: str, target: str) -> float:
         slow_s = self._delay_s.get((source, target), 0.0)
         return self._random.uniform(0, _SLOWEST_HOP_S) + slow_s * self._random.uniform(0.5, 1.5)
+
+    def load_s(self, source: str, target: str, size: int) -> float:
+        """How long a connection is busy with so many bytes."""
+        rate = self._bytes_per_s.get((source, target))
+        return 0.0 if rate is None else size / rate
 
     def free_port(self) -> int:
         return next(self._ports)
@@ -266,7 +277,7 @@ class SimTransport(asyncio.Transport):
         loop = asyncio.get_running_loop()
         peer = self.peer
         arrives_s = loop.time() + self._network.hop_s(self.host, peer.host)
-        peer._arrival_s = max(peer._arrival_s, arrives_s)
+        peer._arrival_s = max(peer._arrival_s, arrives_s) + self._network.load_s(self.host, peer.host, len(data or b""))
         peer._inbox.append((peer._arrival_s, data))
         loop.call_at(peer._arrival_s, peer.deliver, context=self._network.context)
 
