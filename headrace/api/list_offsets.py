@@ -1,11 +1,11 @@
 """ListOffsets, v1 to v11: the offset at a point in time.
 
 Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk
-(KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest not yet
-uploaded (here: the start). Any other time gives the first record at or after it, or -1 when there is none. Searching
-may read the disk, so it happens off the event loop, in stage two. For isolation level 1 (read_committed) the log ends
-at the last stable offset. A new leader that does not know yet how far its predecessor had committed does not tell where
-the log ends (KIP-207): it could be before what was told already.
+(KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest that waits
+to be uploaded there (KIP-1023; nothing does). Any other time gives the first record at or after it, or -1 when there is
+none. Searching may read the disk, so it happens off the event loop, in stage two. For isolation level 1
+(read_committed) the log ends at the last stable offset. A new leader that does not know yet how far its predecessor had
+committed does not tell where the log ends (KIP-207): it could be before what was told already.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class ListOffsets:
         partition.check_leader(asked.current_leader_epoch)
         log, when = partition.log, asked.timestamp
         end = partition.last_stable_offset if stable else partition.high_watermark
-        if partition.is_settling and when not in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED):
+        if partition.is_settling and when not in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             raise KafkaError(ErrorCode.offset_not_available, f"{partition} has a new leader, ask again")
         if when == LATEST:
             answer.offset, answer.leader_epoch = end, partition.leader_epoch
-        elif when in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        elif when in (EARLIEST, EARLIEST_LOCAL):
             answer.offset, answer.leader_epoch = log.start_offset, log.epochs.epoch_of(log.start_offset)
-        elif when == LATEST_TIERED:
+        elif when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             pass
         elif when == MAX_TIMESTAMP:
             return lambda: _dated(log.find_max_timestamp(end), answer, log.epochs.epoch_of)

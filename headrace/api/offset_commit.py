@@ -35,7 +35,9 @@ class OffsetCommit:
             for part in asked.partitions:
                 answer = Message(partition_index=part.partition_index, error_code=unknown)
                 partitions.append(answer)
-                if topic is not None:
+                if topic is not None and not 0 <= part.partition_index < len(topic.partitions):
+                    answer.error_code = ErrorCode.unknown_topic_or_partition
+                elif topic is not None:
                     offsets.append(_offset(topic, part))
                     waiting.append(answer)
             answers.append(Message(name=asked.name, topic_id=asked.topic_id, partitions=partitions))

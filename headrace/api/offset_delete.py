@@ -24,11 +24,11 @@ class OffsetDelete:
         answers, places, waiting = [], list[tuple[str, int]](), list[Message]()
         known = self._topics.image().topics
         for topic in request.body.topics:
-            partitions = []
+            partitions, count = [], len(known[topic.name].partitions) if topic.name in known else 0
             for part in topic.partitions:
                 answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
                 partitions.append(answer)
-                if topic.name in known:
+                if 0 <= part.partition_index < count:
                     places.append((topic.name, part.partition_index))
                     waiting.append(answer)
             answers.append(Message(name=topic.name, partitions=partitions))

@@ -91,7 +91,7 @@ def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], w
     for part in asked.partitions:
         answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
         partitions.append(answer)
-        if known is not None:
+        if known is not None and 0 <= part.partition_index < len(known.partitions):
             waiting.append(answer)
             offsets.append(
                 OffsetToCommit(

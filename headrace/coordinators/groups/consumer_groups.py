@@ -150,7 +150,7 @@ class ConsumerGroups:
             self._membership.leave_for_now(draft, command, outcome)
             draft.carry_into(outcome)
         else:
-            self._put_out(group, command.member_id, outcome, now_ms)
+            self._put_out(group, [command.member_id], outcome, now_ms)
             outcome.reply = ConsumerHeartbeatReply(member_id=command.member_id, epoch=LEAVE)
 
     # --- members that speak the classic protocol ---------------------------------------------------------------------
@@ -186,9 +186,19 @@ class ConsumerGroups:
             outcome.reply = error.code
 
     def leave(self, command: Leave, outcome: Outcome, now_ms: int) -> None:
-        draft = Draft(self._groups[command.group_id])
-        self._guests.leave(draft, command, outcome, now_ms)
-        draft.carry_into(outcome)
+        """A guest leaves, or an operator removes members, whichever protocol they speak."""
+        group = self._groups[command.group_id]
+        replies, leaving = [], list[str]()
+        for member_id, instance_id in command.members:
+            if not member_id and instance_id is not None:  # an operator names static members by their instance id
+                member_id = group.instances.get(instance_id, "")
+            problem = group.stranger(member_id, instance_id)
+            if problem is None and member_id not in leaving:
+                leaving.append(member_id)
+            replies.append(problem or ErrorCode.none)
+        if leaving:
+            self._put_out(group, leaving, outcome, now_ms)
+        outcome.reply = replies
 
     # --- going ------------------------------------------------------------------------------------------------------
 
@@ -196,19 +206,20 @@ class ConsumerGroups:
         """The member was silent, or slow, for too long."""
         group = self._groups.get(group_id)
         if group is not None and member_id in group.members:
-            self._put_out(group, member_id, outcome, now_ms)
+            self._put_out(group, [member_id], outcome, now_ms)
 
     def revocation_time_up(self, command: RevocationTimeUp, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
         if group is not None and group.current(command.member_id).epoch == command.epoch:
             self.time_up(command.group_id, command.member_id, outcome, now_ms)
 
-    def _put_out(self, group: ConsumerGroup, member_id: str, outcome: Outcome, now_ms: int) -> None:
+    def _put_out(self, group: ConsumerGroup, member_ids: list[str], outcome: Outcome, now_ms: int) -> None:
         draft = Draft(group)
-        was_guest = group.members[member_id].classic is not None
-        self._guests.forget(group.id, member_id)
-        self._membership.remove(draft, [member_id], outcome)
-        if draft.group.members and not was_guest and self._may_move_down(draft.group):
+        only_guests = all(group.members[member_id].classic is not None for member_id in member_ids)
+        for member_id in member_ids:
+            self._guests.forget(group.id, member_id)
+        self._membership.remove(draft, member_ids, outcome)
+        if draft.group.members and not only_guests and self._may_move_down(draft.group):
             self._move_down(draft, outcome, now_ms, rebalance=True)
         else:
             self._membership.after_departure(draft, now_ms)

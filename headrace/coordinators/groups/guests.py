@@ -1,4 +1,4 @@
-"""Members that speak the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on the
+"""Members that speak the classic protocol in a consumer group: JoinGroup, SyncGroup and Heartbeat on the
 new state, so that a group can be moved from one protocol to the other member by member.
 
 A guest gets its part by joining and syncing, and lets go of partitions by joining without them: it is told to join
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.coordinators.groups.commands import Heartbeat, Join, JoinReply, Leave, Sync, SyncReply
+from headrace.coordinators.groups.commands import Heartbeat, Join, JoinReply, Sync, SyncReply
 from headrace.coordinators.groups.consumer_commands import GuestTimeUp
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
 from headrace.coordinators.groups.consumer_membership import ConsumerMembership
@@ -118,23 +118,6 @@ class Guests:
         if _has_something_to_do(group, command.member_id):
             self._await(group, command.member_id, outcome)
             outcome.reply = ErrorCode.rebalance_in_progress
-
-    def leave(self, draft: Draft, command: Leave, outcome: Outcome, now_ms: int) -> None:
-        replies, leaving = [], []
-        for member_id, instance_id in command.members:
-            if not member_id and instance_id is not None:  # an operator removes a static member by its instance id
-                member_id = draft.group.instances.get(instance_id, "")
-            problem = draft.group.stranger(member_id, instance_id)
-            if problem is None and draft.group.members[member_id].classic is None:
-                problem = ErrorCode.unknown_member_id
-            if problem is None and member_id not in leaving:
-                leaving.append(member_id)
-                self._stop_awaiting(draft.group.id, member_id, outcome)
-            replies.append(problem or ErrorCode.none)
-        if leaving:
-            self._membership.remove(draft, leaving, outcome)
-            self._membership.after_departure(draft, now_ms)
-        outcome.reply = replies
 
     # --- time -------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from tests.unit.api.group_room import (
     CONSUMER_HEARTBEAT,
     DELETE,
     DESCRIBE,
+    LEAVE,
     LIST,
     OFFSET_COMMIT,
     OFFSET_DELETE,
@@ -183,5 +184,27 @@ def test_coordinator_that_loads_says_so() -> None:
         assert (await joined(room)).error_code == ErrorCode.coordinator_load_in_progress
         described = await room.ask(CONSUMER_DESCRIBE, 1, group_ids=["g"])
         assert described.groups[0].error_code == ErrorCode.coordinator_load_in_progress
+
+    in_group_room(story)
+
+
+def test_an_operator_removes_members_of_a_consumer_group_by_instance_or_member_id() -> None:
+    async def story(room: GroupRoom) -> None:
+        await joined(room, instance_id="shelf")
+        await joined(room, member_id="n", subscribed_topic_names=["u"])
+        by_instance = Message(member_id="", group_instance_id="shelf")
+        stranger = Message(member_id="", group_instance_id="attic")
+        left = await room.ask(LEAVE, 5, group_id="g", members=[by_instance, stranger, by_instance])
+        assert [member.error_code for member in left.members] == [0, ErrorCode.unknown_member_id, 0]
+        described = (await room.ask(CONSUMER_DESCRIBE, 1, group_ids=["g"])).groups[0]
+        assert [member.member_id for member in described.members] == ["n"]
+        left = await room.ask(LEAVE, 5, group_id="g", members=[Message(member_id="n", group_instance_id=None)])
+        assert [member.error_code for member in left.members] == [0]
+        described = (await room.ask(CONSUMER_DESCRIBE, 1, group_ids=["g"])).groups[0]
+        assert (described.group_state, described.members) == ("Empty", [])
+        gone = {"member_epoch": 2, "rebalance_timeout_ms": -1, "subscribed_topic_names": None, "topic_partitions": None}
+        assert (await joined(room, **gone)).error_code == ErrorCode.unknown_member_id, (
+            "it hears that it must join again"
+        )
 
     in_group_room(story)

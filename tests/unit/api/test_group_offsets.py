@@ -69,13 +69,14 @@ def test_part_of_a_commit_can_be_refused(version: int) -> None:
     async def story(room: GroupRoom) -> None:
         long = Message(partition_index=0, committed_offset=1, committed_metadata="x" * 4097)
         fits = Message(partition_index=1, committed_offset=1, committed_metadata="x" * 4096)
+        absent = Message(partition_index=4, committed_offset=1)
         topics = [
-            named(version, "t", partitions=[long, fits]),
+            named(version, "t", partitions=[long, fits, absent]),
             named(version, "no such topic", partitions=[Message(partition_index=0, committed_offset=1)]),
         ]
         committed = await room.ask(OFFSET_COMMIT, version, group_id="g", topics=topics)
         assert [[part.error_code for part in topic.partitions] for topic in committed.topics] == [
-            [ErrorCode.offset_metadata_too_large, ErrorCode.none],
+            [ErrorCode.offset_metadata_too_large, ErrorCode.none, ErrorCode.unknown_topic_or_partition],
             [ErrorCode.unknown_topic_id if version >= 10 else ErrorCode.unknown_topic_or_partition],
         ]
         if version >= 10:
@@ -171,10 +172,11 @@ def test_offsets_of_topics_that_nobody_subscribes_to_are_deleted() -> None:
         await room.commit(1, topic="t")
         await room.commit(1, topic="u")
         await room.member()  # subscribes to t
-        deleted = await delete(room, "g", ("t", 0), ("u", 0), ("no such topic", 0))
+        deleted = await delete(room, "g", ("t", 0), ("u", 0), ("no such topic", 0), ("u", 4))
         assert [topic.partitions[0].error_code for topic in deleted.topics] == [
             ErrorCode.group_subscribed_to_topic,
             ErrorCode.none,
+            ErrorCode.unknown_topic_or_partition,
             ErrorCode.unknown_topic_or_partition,
         ]
         assert [topic.name for topic in (await fetch(room, 9, None)).topics] == ["t"]

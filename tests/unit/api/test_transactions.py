@@ -154,6 +154,7 @@ def test_offsets_are_committed_with_the_transaction(client: TransactionClient, v
     client.find("g", 0)
     if version < 5:
         assert client.add_offsets(min(version, 3)) == NONE
+    assert client.send_offset(version, 5, partition=99) == code("unknown_topic_or_partition")
     assert client.send_offset(version, 5) == NONE
     assert client.committed(stable=False) == (-1, NONE)
     assert client.committed(stable=True) == (-1, code("unstable_offset_commit"))

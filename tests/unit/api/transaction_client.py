@@ -124,7 +124,8 @@ class TransactionClient(RawClient):
         return int(reply.error_code)
 
     def send_offset(self, version: int, offset: int, group: str = "g", **more: object) -> int:
-        part = Message(partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata="")
+        index = more.get("partition", 0)
+        part = Message(partition_index=index, committed_offset=offset, committed_leader_epoch=-1, committed_metadata="")
         body = Message(
             transactional_id=self.id,
             group_id=group,
