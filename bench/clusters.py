@@ -35,11 +35,16 @@ class Cluster:
         self.zookeeper: LocalZooKeeper | None = None
 
     @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Of broker 1, broker 2 and so on."""
+        return [(HOST, port) for port in self._ports]
+
+    @property
     def address(self) -> str:
-        return ",".join(f"{HOST}:{port}" for port in self._ports)
+        return ",".join(f"{host}:{port}" for host, port in self.addresses)
 
     def start(self) -> None:
-        """Returns when every broker shows itself to clients."""
+        """Returns when every broker shows all of them to clients."""
         if self.zookeeper is not None:
             self.zookeeper.start()
             self.zookeeper.wait_until_ready()
@@ -49,15 +54,18 @@ class Cluster:
 
     def _wait_until_all_are_there(self) -> None:
         deadline = time.monotonic() + START_SECONDS
-        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        while time.monotonic() < deadline:
-            try:
-                if len(admin.list_topics(timeout=2).brokers) == len(self._ports):
-                    return
-            except KafkaException:
-                pass  # not yet
-            time.sleep(0.1)
-        raise PeerMissing(f"{self.name}: not all of {len(self._ports)} brokers came; see {self._home}")
+        for port in self._ports:  # each by itself: the controller may be the last that hears of one
+            admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
+            while not self._knows_all(admin):
+                if time.monotonic() > deadline:
+                    raise PeerMissing(f"{self.name}: not all of {len(self._ports)} brokers came; see {self._home}")
+                time.sleep(0.1)
+
+    def _knows_all(self, admin: AdminClient) -> bool:
+        try:
+            return len(admin.list_topics(timeout=2).brokers) == len(self._ports)
+        except KafkaException:
+            return False  # not yet
 
     def stop(self) -> None:
         processes, self._processes = self._processes, []
@@ -65,6 +73,12 @@ class Cluster:
             self._children.stop(process, seconds=10.0)
         if self.zookeeper is not None:
             self.zookeeper.stop()
+
+    def kill(self, number: int) -> None:
+        """End one broker as a crash would; returns when the process is gone."""
+        process = self._processes[number - 1]
+        process.kill()
+        process.wait()
 
     def cpu_seconds(self) -> float:
         return sum(map(cpu_seconds, self._everybody()))
@@ -77,13 +91,13 @@ class Cluster:
         return brokers if self.zookeeper is None else [*brokers, self.zookeeper.pid]
 
 
-def headrace_cluster(children: Children, home: Path, brokers: int) -> Cluster:
+def headrace_cluster(children: Children, home: Path, brokers: int, session_ms: int = SESSION_MS) -> Cluster:
     HeadraceRecipe().prepare(children)
     home.mkdir(parents=True)
     zookeeper_port, *ports = free_ports(1 + brokers)
     zookeeper = LocalZooKeeper(home / "zookeeper", zookeeper_port)
     settings = home / "broker.properties"
-    settings.write_text(f"zookeeper.session.timeout.ms={SESSION_MS}\n")
+    settings.write_text(f"zookeeper.session.timeout.ms={session_ms}\n")
     commands = []
     for number, port in enumerate(ports, 1):
         options = ["--rack", f"r{number}", "--config", str(settings)]

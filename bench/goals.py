@@ -77,6 +77,14 @@ def _rebalance(protocol: str, title: str, stopped: Goal | None) -> tuple[Metric,
     )
 
 
+def _failover(victim: str) -> tuple[Metric, ...]:
+    bounds = {1000: Goal("value", at_most=5.0), 5000: Goal("value", at_most=10.0)}
+    return tuple(
+        Metric(f"failover.{victim}.{count}", f"{count:,} partitions, a {victim} is killed", "s", bounds.get(count))
+        for count in (3, 100, 1000, 5000)
+    )
+
+
 _PROFILES = ("latency", "balanced", "throughput")
 
 CHAPTERS = (
@@ -159,6 +167,10 @@ CHAPTERS = (
             *_cluster(2, "2 brokers"),
             *_cluster(3, "3 brokers", times_at_least(1.3), times_at_most(0.5)),
         ),
+    ),
+    Chapter(
+        "Failover: until all that a killed broker led takes acks=all again, sessions of 3 s",
+        (*_failover("broker"), *_failover("controller")),
     ),
     Chapter(
         "Two racks 40 ms apart, a replica in each",

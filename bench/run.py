@@ -25,6 +25,7 @@ from bench import disk, load, racks, startup
 from bench.cluster import Clusters
 from bench.connections import Connections
 from bench.delivery import Delivery
+from bench.failover import VICTIMS, Failover
 from bench.figures import Samples
 from bench.lag import LagWatch
 from bench.latency import Latency
@@ -37,7 +38,7 @@ from bench.startup import in_turn
 from bench.throughput import Throughput
 
 IN_ROUNDS = ("throughput", "latency", "delivery", "profiles", "connections", "idle", "clients")
-SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "racks")
+SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "failover", "racks")
 FAILURES = (PeerMissing, RuntimeError, OSError, KafkaException)
 DISCARD_SECONDS = 0.5  # a broker whose data goes away anyway need not finish its work
 
@@ -67,6 +68,8 @@ class Bench:
             self._section("disk", self._disk)
         if "startup" in wanted:
             self._section("startup", lambda: startup.empty(list(tried.values()), self._rounds, self.samples))
+        if "failover" in wanted:
+            self._failover()
         if generator is not None:
             workloads = [self._workload(name, generator) for name in IN_ROUNDS if name in wanted]
             self._in_rounds(workloads, recipes)
@@ -157,6 +160,12 @@ class Bench:
             for peer, protocol in itertools.product(peers, PROTOCOLS):
                 one_more = functools.partial(rebalance.one_more, peer, self._sizes.members, protocol)
                 self._section(f"rebalance, {protocol} protocol, {peer.name}", one_more)
+
+    def _failover(self) -> None:
+        failover = Failover(self._children, self._folder, self.samples)
+        for partitions, victim in itertools.product(self._sizes.failover, VICTIMS):
+            measure = functools.partial(failover.measure, partitions, victim)
+            self._section(f"failover, {partitions:,} partitions, the {victim} dies", measure)
 
     def _partitions(self, recipe: Recipe, generator: load.Generator) -> None:
         peer = self._peer(recipe, "many")

@@ -30,6 +30,7 @@ class Sizes:
     members: int = 100
     partitions: int = 10_000
     cluster_messages: int = 2_000_000
+    failover: tuple[int, ...] = (3, 100, 1000, 5000)  # partitions
     rack_messages: int = 500
     file_bytes: int = 512 * 1024 * 1024
     full: bool = True
@@ -62,6 +63,7 @@ QUICK = Sizes(
     members=10,
     partitions=1000,
     cluster_messages=300_000,
+    failover=(3, 100),
     rack_messages=100,
     file_bytes=128 * 1024 * 1024,
     full=False,

@@ -188,17 +188,20 @@ class Controller:
         self._changes.open(epoch)
         logger.info("broker %d is the controller, epoch %d", self._broker_id, epoch)
         image = self._view.image
-        for group in in_groups(needed(image, image.topics, self._defaults.settings)):
-            change = change_partitions(image, group, epoch)
-            try:
-                await self._changes.write(change)
-            except BadVersion as error:
-                if not was_overtaken(error):
-                    raise
-            else:
-                self._view.merge(change.delta(self._view.image))
+        groups = in_groups(needed(image, image.topics, self._defaults.settings))
+        await asyncio.gather(*(self._write_first(change_partitions(image, group, epoch)) for group in groups))
         self._tending.look(ClusterImage("", -1), self._view.image)  # what is left, and what others overtook
         await self._changes.sweep()
+
+    async def _write_first(self, change: Change[None]) -> None:
+        """In the order of the calls, many on their way at a time. What others overtook is tended afterwards."""
+        try:
+            await self._changes.write(change)
+        except BadVersion as error:
+            if not was_overtaken(error):
+                raise
+        else:
+            self._view.merge(change.delta(self._view.image))
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         self._changed.set()

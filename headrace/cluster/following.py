@@ -10,6 +10,9 @@ this matters: its partitions' files are removed with it.
 
 A watch fires once and says nothing, so each read sets the next one. When the connection was away, watches may have
 been missed: everything watched is read again.
+
+When a broker dies, all partitions that it had change within a moment. They are read in the order in which they changed,
+some hundreds at a time, and what was read counts at once: who was elected first leads while the others are read.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable
+from itertools import islice
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,6 +29,8 @@ from headrace.cluster import znodes
 from headrace.cluster.store import NoNode, SessionState, Store
 from headrace.cluster.view import ClusterView
 from headrace.model.image import NO_CONTROLLER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+
+_AT_ONCE = 500  # nodes read in one round
 
 
 class _FoundTopic(Struct, frozen=True):
@@ -52,7 +58,7 @@ class Following:
         self._store = store
         self._view = view
         self._watched: set[str] = set()
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}  # in the order in which they changed
         self._wake = asyncio.Event()
 
     async def begin(self) -> None:
@@ -71,12 +77,15 @@ class Following:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            changed, self._changed = self._changed, set()
-            await self._look(changed, self._view.image.cluster_id)
+            while self._changed:
+                changed = list(islice(self._changed, _AT_ONCE))
+                for path in changed:
+                    del self._changed[path]
+                await self._look(changed, self._view.image.cluster_id)
 
     def _on_watch(self, path: str) -> None:
         self._watched.discard(path)
-        self._changed.add(path)
+        self._changed[path] = None
         self._wake.set()
 
     def _on_session(self, state: SessionState) -> None:

@@ -49,15 +49,21 @@ def next_state(partition: PartitionImage, image: ClusterImage, terms: election.T
 
 
 def needed(image: ClusterImage, topics: Iterable[str], broker_settings: Mapping[str, str]) -> Iterator[State]:
-    """Every partition of these topics that is not in the state it should be in, in its next one."""
+    """Every partition of these topics that is not in the state it should be in, in its next one.
+
+    Those that get another leader come first: the others are led meanwhile."""
+    led: list[State] = []
     for name in topics:
         topic = image.topics.get(name)
         if topic is not None:
             terms = terms_of(topic, image, broker_settings)
             for partition in topic.partitions:
                 after = next_state(partition, image, terms)
-                if after is not partition:
+                if after.leader_epoch != partition.leader_epoch:
                     yield name, after
+                elif after is not partition:
+                    led.append((name, after))
+    yield from led
 
 
 class Tending:

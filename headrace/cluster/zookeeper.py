@@ -1,8 +1,8 @@
-"""The store of a cluster: the tree in a real ZooKeeper. The only file that knows kazoo.
+"""The store of a cluster: the tree in a real ZooKeeper. Only this file and `kazoo_thread.py` know kazoo.
 
-kazoo runs threads of its own: one that talks to the server, one for results, one for watches. Nothing of headrace runs
-on them. Whatever they have to say is handed to the event loop, in the order in which it came; requests go out in the
-order of the calls, many at a time, without waiting for each other.
+kazoo talks to the server on a thread of its own. Nothing of headrace runs there. Whatever comes is handed to the event
+loop, in the order in which it came (`kazoo_thread.Mail`); requests go out in the order of the calls, many at a time,
+without waiting for each other.
 
 What ZooKeeper and kazoo leave to us:
 
@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -32,6 +31,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from msgspec import Struct
 
+from headrace.cluster.kazoo_thread import Mail, OneThread
 from headrace.cluster.store import (
     ANY_VERSION,
     BadVersion,
@@ -74,12 +74,12 @@ _STATES = {
 class _OnLoop(Struct, frozen=True):
     """A watch as kazoo calls it, on its own thread. Two of the same watch are equal, so kazoo keeps one."""
 
-    loop: asyncio.AbstractEventLoop
+    mail: Mail
     watch: Watch
     path: str
 
     def __call__(self, event: object) -> None:
-        _hand_over(self.loop, self.watch, self.path)
+        self.mail.put(self.watch, self.path)
 
 
 class ZooKeeperStore:
@@ -106,16 +106,18 @@ class ZooKeeperStore:
 
     async def open(self) -> None:
         """Returns when the session is there. Failure when `hosts` cannot be understood."""
-        loop = asyncio.get_running_loop()
+        self._mail = mail = Mail(asyncio.get_running_loop())
         quiet = logging.getLogger("kazoo")
         quiet.setLevel(logging.CRITICAL)  # it reports each attempt to connect; we say so in one line now and then
         forever = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
         servers, _, folder = self._hosts.partition("/")
         try:
-            client = KazooClient(servers, self._session_timeout_s, connection_retry=forever, logger=quiet)
+            client = KazooClient(
+                servers, self._session_timeout_s, handler=OneThread(), connection_retry=forever, logger=quiet
+            )
         except (ValueError, TypeError) as error:
             raise Failure(f"{self._hosts!r} names no ZooKeeper: {error}; write host:port,host:port/folder") from None
-        client.add_listener(lambda state: _hand_over(loop, self._on_state, _STATES[state]))
+        client.add_listener(lambda state: mail.put(self._on_state, _STATES[state]))
         self._client = client
         client.start_async()
         saying = asyncio.ensure_future(self._say_that_we_wait())
@@ -180,14 +182,14 @@ class ZooKeeperStore:
 
     def _ask(self, path: str, call: Callable[[Any], Any]) -> asyncio.Future[Any]:
         """The request leaves at once; kazoo's result, or a StoreError."""
-        loop = asyncio.get_running_loop()
-        asked: asyncio.Future[Any] = loop.create_future()
+        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._over:
             asked.set_exception(self._gone(path))
             return asked
         self._asked.add(asked)
         asked.add_done_callback(self._asked.discard)
-        call(self._client).rawlink(lambda result: _hand_over(loop, _answer, path, asked, result))
+        mail = self._mail
+        call(self._client).rawlink(lambda result: mail.put(_answer, path, asked, result))
         return asked
 
     async def _read(self, path: str, call: Callable[[Any], Any]) -> Any:
@@ -200,15 +202,15 @@ class ZooKeeperStore:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        data, stat = await self._read(path, lambda client: client.get_async(path, _on_loop(watch, path)))
+        data, stat = await self._read(path, lambda client: client.get_async(path, self._on_loop(watch, path)))
         return data, _stat(stat)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        stat = await self._read(path, lambda client: client.exists_async(path, _on_loop(watch, path)))
+        stat = await self._read(path, lambda client: client.exists_async(path, self._on_loop(watch, path)))
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        names = await self._read(path, lambda client: client.get_children_async(path, _on_loop(watch, path)))
+        names = await self._read(path, lambda client: client.get_children_async(path, self._on_loop(watch, path)))
         return sorted(names)
 
     async def sync(self) -> None:
@@ -245,20 +247,13 @@ class ZooKeeperStore:
             self._stat_after(operation, result, number) for operation, result in zip(operations, results, strict=True)
         ]
 
+    def _on_loop(self, watch: Watch | None, path: str) -> _OnLoop | None:
+        return None if watch is None else _OnLoop(self._mail, watch, path)
+
     def _stat_after(self, operation: Operation, result: Any, number: int) -> Stat | None:
         if isinstance(operation, Create):
             return Stat(0, number, number, self._session_id if operation.ephemeral else 0)
         return _stat(result) if isinstance(operation, Set) else None
-
-
-def _on_loop(watch: Watch | None, path: str) -> _OnLoop | None:
-    return None if watch is None else _OnLoop(asyncio.get_running_loop(), watch, path)
-
-
-def _hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
-    """From a thread of kazoo's to the event loop; a loop that was closed has nobody left to tell."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(callback, *args)
 
 
 def _answer(path: str, asked: asyncio.Future[Any], result: Any) -> None:

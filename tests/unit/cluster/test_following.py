@@ -115,6 +115,27 @@ def test_what_changes_is_seen_also_over_broken_connections(seed: int) -> None:
     run(story(), seed=seed)
 
 
+def test_of_many_changes_at_once_the_first_count_before_the_last_are_read() -> None:
+    async def story() -> None:
+        ensemble, view = SimZooKeeper(5), ClusterView()
+        store = await cluster(ensemble)
+        many = topic(1200)
+        await make(store, many)
+        newer: list[set[int]] = []
+        async with following(ensemble, view):
+            view.subscribe(
+                lambda old, new: newer.append({p.index for p in new.topics["orders"].partitions if p.leader_epoch})
+            )
+            elected = [replace(p, leader=2, leader_epoch=1, version=1) for p in reversed(many.partitions)]
+            await store.multi([set_partition(ORDERS, state, 1) for state in elected])
+            await seen(view, lambda image: all(p.leader_epoch for p in image.topics["orders"].partitions))
+        rounds = [indexes for indexes in newer if indexes]
+        assert rounds[0] < set(range(1200)), "nothing counted before everything was read"
+        assert min(rounds[0]) == 1200 - len(rounds[0]), "they were not read in the order in which they changed"
+
+    run(story(), seed=5)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_topic_made_again_under_its_name_is_another_topic(seed: int) -> None:
     async def story() -> None:
