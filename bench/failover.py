@@ -3,7 +3,7 @@
 Called by run.py: three brokers, every partition on all of them, sessions of 3 s; a new cluster for each number of
 partitions. The victim is the controller, whose office has to be taken before anything is elected, or another broker.
 
-The client is as quick as one can be: it asks a survivor who leads, ten times a second, and sends one record (acks=all)
+The client is as quick as one can be: it asks a survivor who leads, five times a second, and sends one record (acks=all)
 to every partition that has a new leader. librdkafka takes up to two seconds longer: it looks once a second.
 """
 
@@ -34,7 +34,7 @@ VICTIMS = ("broker", "controller")
 PRODUCE, METADATA = 0, 3
 PRODUCE_VERSION, METADATA_VERSION = 9, 9  # which know topics by name
 _PATIENCE_S = 120.0
-_LOOK_S = 0.1
+_LOOK_S = 0.2
 _AT_ONCE = 100  # partitions in one request
 
 

@@ -24,12 +24,11 @@ under the same name never meets it. One node per partition lets a leader change 
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json
 
 from headrace.model.failure import Failure
 from headrace.model.image import PartitionImage
@@ -54,14 +53,14 @@ class UnreadableNode(Failure):
 
 
 def _encode(fields: dict[str, Any]) -> bytes:
-    return json.dumps({"version": 1, **fields}, separators=(",", ":")).encode()
+    return json.encode({"version": 1, **fields})
 
 
 def _decode(path: str, data: bytes) -> dict[str, Any]:
     try:
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, Any] = json.decode(data)
         version = fields["version"]
-    except (ValueError, KeyError, TypeError):
+    except (DecodeError, ValueError, KeyError, TypeError):
         raise UnreadableNode(f"the metadata at {path} is garbled: {data[:80]!r}") from None
     if version != 1:
         raise UnreadableNode(f"the metadata at {path} has version {version}: a later headrace wrote it, start that one")
