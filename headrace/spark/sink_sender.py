@@ -144,10 +144,7 @@ class Sender:
         except ConnectionLost:
             self._lose(leader, [])
             return
-        # A batch behind one that was refused for the moment is out of order, and goes again behind that one.
-        self._judge(
-            self._on_their_way[leader].popleft(), answer, _FOR_THE_MOMENT | {ErrorCode.out_of_order_sequence_number}
-        )
+        self._judge(self._on_their_way[leader].popleft(), answer, _WHILE_OTHERS_ARE_ON_THEIR_WAY)
 
     def _take_all_answers(self) -> None:
         for leader in list(self._on_their_way):
