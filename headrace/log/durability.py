@@ -25,6 +25,7 @@ from headrace.log.dedup import Dedup
 from headrace.log.doomed import DoomedFiles
 from headrace.log.reading import segment_at
 from headrace.log.segment import Segment, Shelf, segment_path
+from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import ErrorCode, KafkaError
 
@@ -38,6 +39,8 @@ class DurableLog:
     ) -> None:
         self.directory: Path = loaded.directory
         self.topic_id: uuid.UUID = loaded.topic_id
+        place = identity.parse_folder_name(loaded.directory.name)
+        self.internal = place is not None and place[0] in INTERNAL_TOPICS
         self.config = config
         self.segments: tuple[Segment, ...] = tuple(loaded.segments)
         self.start_offset = loaded.start_offset
@@ -55,6 +58,7 @@ class DurableLog:
         self.scanned_bytes = loaded.scanned_bytes
         self.closed_cleanly = False
         self.next_trim_ms = 0  # before that nothing can have become too old
+        self.abandoned = False
         self.cuts = 0  # truncations since the log was opened
         self._shelf = shelf
         self._unsynced = unsynced
@@ -138,6 +142,7 @@ class DurableLog:
                     snapshot = self.producers.encode() if self.producers else None
                     index = active.encode_index() if active.index_stale else None
             self._sync_data(open_segments)
+            self._check_not_abandoned()
             try:
                 self._save_aborted(aborted)
                 self._sync_names()
@@ -146,6 +151,7 @@ class DurableLog:
                     self.offline = error
                 self._unsynced.add(self)
                 raise
+            self._check_not_abandoned()
             self.synced_offset = target
             self._write_ids()
             for segment in behind:
@@ -168,6 +174,11 @@ class DurableLog:
             checkpoints.hint(self._shelf.disk, self.directory, moved)
             self._prune_snapshots({target, self._checkpoint.recovery_point})
             self._checkpoint = moved
+
+    def _check_not_abandoned(self) -> None:
+        """Before writing names after a wait for the disk: the topic may be deleted, and the folder another topic's."""
+        if self.abandoned and self.offline is not None:
+            raise self.offline
 
     def _sync_data(self, segments: tuple[Segment, ...]) -> None:
         for segment in segments:
@@ -243,6 +254,7 @@ class DurableLog:
     def abandon(self) -> None:
         """Refuse everything from now on and give the files back."""
         with self._lock:
+            self.abandoned = True
             for segment in self.segments:
                 segment.file.close()
             if self.offline is None:

@@ -24,6 +24,7 @@ from headrace.log.durability import DurableLog
 from headrace.log.files import FilePool
 from headrace.log.folder import mark_clean
 from headrace.log.group_commit import GroupCommit
+from headrace.log.headroom import Headroom
 from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
 from headrace.log.producer_state import EXPIRY_MS
@@ -49,6 +50,7 @@ class Upkeep(Struct, frozen=True):
     retention_check_ms: int = 5000
     cleaner_backoff_ms: int = 5000
     producer_expiry_ms: int = EXPIRY_MS
+    reserve_bytes: int = 0  # of the disk, that records may not take
 
 
 class Logs:
@@ -57,7 +59,8 @@ class Logs:
         self._disk = disk
         self._clock = clock
         self._upkeep = upkeep
-        self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms)
+        self._headroom = Headroom(disk, folder, upkeep.reserve_bytes)
+        self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms, self._headroom)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._unsynced: set[DurableLog] = set()
         self._commits = GroupCommit(disk)
@@ -191,6 +194,7 @@ class Logs:
     async def _flush_for_ever(self) -> None:
         while True:
             await self._clock.sleep(self._upkeep.flush_ms / 1000)
+            self._headroom.look()
             await self.flush()
 
     async def flush(self) -> None:
@@ -212,6 +216,8 @@ class Logs:
                 try:
                     log.sync(checkpoint=checkpoint)
                 except OSError as error:
+                    if log.abandoned:
+                        continue  # its topic was deleted meanwhile
                     _log.error("cannot flush %s: %s", log.directory, error)
 
     async def _trim_for_ever(self) -> None:

@@ -74,6 +74,8 @@ class PartitionLog(TrimmableLog):
             records, found = sifted.records, sifted.found
         if config.codec is not None and not internal:
             records, found = recompressed(records, found, config.codec, config.max_message_bytes)
+        if not internal:
+            self._take_room(len(records))
         with self._lock:
             base_offset = offset = self.end_offset
             for at, header in found:
@@ -155,8 +157,10 @@ class PartitionLog(TrimmableLog):
             expected = header.next_offset
         if not found:
             return
+        total = found[-1][0] + found[-1][1].size
+        if not self.internal:
+            self._take_room(total)
         with self._lock:
-            total = found[-1][0] + found[-1][1].size
             segment = self._room_for(total, expected, now_ms)
             self._write(segment, records[:total])
             self.end_offset = expected
@@ -172,6 +176,11 @@ class PartitionLog(TrimmableLog):
                     self.producers.remember_stored(header, now_ms)
                 if self.dedup is not None:
                     self.dedup.learn(records, at, header, now_ms)
+
+    def _take_room(self, size: int) -> None:
+        """What is left when the disk is nearly full is for more important things than records."""
+        if self._shelf.headroom is not None:
+            self._shelf.headroom.take(size)
 
     def _room_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
         """The active segment, or a new one if this write would make it too large or too old."""

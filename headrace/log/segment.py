@@ -21,6 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from headrace.log.files import FilePool, PooledFile
+from headrace.log.headroom import Headroom
 from headrace.log.indexes import IndexShelf, SegmentIndex, decode
 from headrace.log.producer_state import EXPIRY_MS
 from headrace.wire.batches import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader
@@ -41,6 +42,7 @@ class Shelf(Struct, frozen=True):
     files: FilePool
     indexes: IndexShelf
     producer_expiry_ms: int = EXPIRY_MS
+    headroom: Headroom | None = None
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:

@@ -55,6 +55,9 @@ _OWN: tuple[Setting, ...] = (
     _own("group.max.session.timeout.ms", _T.INT, 1_800_000, "the longest session a group member may ask for", low=1),
     _own("group.max.size", _T.INT, INT_MAX, "members that a group may have", low=1),
     _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session a group member may ask for", low=1),
+    _own("headrace.disk.reserve.bytes", _T.LONG, 64 << 20,
+         "room on the disk that records may not take, so that the broker can go on, stop and start; at most a "
+         "hundredth of the disk; 0: none", low=0),
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut costs at "
          "most what came since", low=1),
@@ -183,6 +186,7 @@ class BrokerConfig(Struct, frozen=True):
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     scrub_bytes_per_s: int = 4 << 20
+    disk_reserve_bytes: int = 64 << 20
     replica_fetch_max_bytes: int = 4 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
@@ -200,6 +204,7 @@ class BrokerConfig(Struct, frozen=True):
 _FIELDS: Mapping[str, str] = {
     "auto.create.topics.enable": "auto_create_topics",
     "broker.rack": "rack",
+    "headrace.disk.reserve.bytes": "disk_reserve_bytes",
     "headrace.flush.interval.ms": "flush_interval_ms",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",

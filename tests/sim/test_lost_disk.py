@@ -49,6 +49,7 @@ async def read(caller: Caller) -> list[str | None]:
     return found
 
 
+@pytest.mark.usefixtures("swept")
 @pytest.mark.parametrize("flush", ["fsync", "page-cache"])
 def test_who_comes_back_with_an_empty_disk_leads_only_when_it_has_everything_again(flush: str) -> None:
     async def story() -> None:
