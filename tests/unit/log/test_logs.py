@@ -13,7 +13,7 @@ from headrace.log.folder import CLEAN_STOP
 from headrace.log.logs import Logs
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import KafkaError
-from sim.disk import SimDisk
+from sim.disk import SimDisk, SimFile
 from sim.loop import SimClock, run
 from tests.unit.log.batches import batch, offsets
 
@@ -121,6 +121,48 @@ def test_a_deleted_topic_s_name_is_free_at_once_and_its_files_go() -> None:
         assert sorted(disk.list_dir(FOLDER)) == [CLEAN_STOP, "orders-0"]
 
     simulated(story)
+
+
+def test_a_sync_that_a_deletion_overtakes_writes_nothing_into_the_next_topic_of_that_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    between: list[Callable[[], None]] = []
+    real_sync = SimFile.sync
+
+    def sync(file: SimFile) -> None:
+        real_sync(file)
+        if between:
+            between.pop()()
+
+    async def story(disk: SimDisk, clock: SimClock) -> None:
+        logs, found = Logs(disk, clock, FOLDER), dict[str, bytes]()
+
+        def contents() -> dict[str, bytes]:
+            return {name: disk.read_bytes(FOLDER / "orders-0" / name) for name in disk.list_dir(FOLDER / "orders-0")}
+
+        def replace_the_topic() -> None:
+            logs.delete("orders", 0)
+            fresh = logs.create("orders", 0, uuid.UUID(int=6), TopicConfig())
+            put(logs, clock)
+            fresh.sync(checkpoint=True)
+            found.update(contents())
+
+        old = logs.create("orders", 0, ID, TopicConfig())
+        put(logs, clock)
+        old.sync(checkpoint=True)
+        for _ in range(3):
+            put(logs, clock)
+        old.epochs.assign(9, old.end_offset)
+        between.append(replace_the_topic)
+        await clock.sleep(60)
+        await logs.flush()
+        assert found, "the topic was not replaced while its log was being synced"
+        assert contents() == found
+        await logs.close()
+
+    monkeypatch.setattr(SimFile, "sync", sync)
+    simulated(story)
+    assert "cannot flush" not in caplog.text
 
 
 def test_a_deletion_that_a_crash_interrupts_is_finished_at_the_next_start() -> None:
