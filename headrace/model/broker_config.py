@@ -64,6 +64,9 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.scrub.bytes.per.second", _T.LONG, 4 << 20,
          "how fast everything that is stored is read once a day, to find what the disk has let rot; 0: it is not",
          low=0),
+    _own("headrace.stray.delete.delay.ms", _T.LONG, 3_600_000,
+         "how long a broker of a cluster keeps what it has on disk of partitions that were moved or deleted while it "
+         "was away; counted from its start", low=0),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
          "how often that is looked at; a broker must be there for two looks in a row. Kafka's 300 s leave a cluster "
          "lopsided for longer than a restart takes", low=1),
@@ -187,6 +190,7 @@ class BrokerConfig(Struct, frozen=True):
     producer_id_expiration_ms: int = 86_400_000
     scrub_bytes_per_s: int = 4 << 20
     disk_reserve_bytes: int = 64 << 20
+    stray_delete_delay_ms: int = 3_600_000
     replica_fetch_max_bytes: int = 4 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
@@ -207,6 +211,7 @@ _FIELDS: Mapping[str, str] = {
     "headrace.disk.reserve.bytes": "disk_reserve_bytes",
     "headrace.flush.interval.ms": "flush_interval_ms",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
+    "headrace.stray.delete.delay.ms": "stray_delete_delay_ms",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "transaction_expiry_interval_ms",

@@ -15,6 +15,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.log import identity
 from headrace.log.folder import DataFolder
 from headrace.log.logs import Logs, Upkeep
+from headrace.log.strays import Strays, is_stray
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
@@ -150,6 +152,7 @@ class Broker:
             with suppress(SessionLost, ConnectionLost):  # it was too short: another one
                 await self._claim_folder()
                 await self._standing.follow()
+        await self._world.disk.off_loop(self._set_strays_aside)
         await self._open_logs()
         self._build_rooms()
         self._standing.on_lost(self._host.lay_down)
@@ -205,7 +208,7 @@ class Broker:
         async with asyncio.TaskGroup() as group:
             rooms = (self._logs, self._host, self._groups, self._transactions)
             parts = (self._controller, *rooms, self._listener, self._lag, self._scrub)
-            for part in parts if self._standing is None else (self._standing, self._lease, *parts[1:]):
+            for part in parts if self._standing is None else (self._standing, self._lease, self._strays, *parts[1:]):
                 group.create_task(part.run())
 
     # --- building ---------------------------------------------------------------------------------------------------
@@ -238,13 +241,20 @@ class Broker:
             raise Failure(f"a broker of a cluster that listens on {host} must say how others reach it: use --advertise")
         return Place(self._config.broker_id, host, port, self._config.rack, self._folder.disk_id)
 
+    def _set_strays_aside(self) -> None:
+        """Once the view shows everything that is stored of the cluster."""
+        world, config = self._world, self._config
+        self._strays = Strays(world.disk, world.clock, self._data, config.stray_delete_delay_ms / 1000)
+        self._strays.set_aside(partial(is_stray, self._view.image, config.broker_id))
+
     async def _open_logs(self) -> None:
         image, settings = self._view.image, self._config.settings
         wanted: dict[str, tuple[uuid.UUID, TopicConfig]] = {}
         for topic in image.topics.values():
             config = topic_config(topic.settings, {**settings, **image.broker_settings.get("", {})})
             for partition in topic.partitions:
-                wanted[identity.folder_name(topic.name, partition.index)] = topic.id, config
+                if self._config.broker_id in partition.replicas:
+                    wanted[identity.folder_name(topic.name, partition.index)] = topic.id, config
 
         def config_of(folder: str) -> TopicConfig | None:
             topic_id, config = wanted.get(folder, (identity.UNKNOWN, None))
