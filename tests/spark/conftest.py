@@ -23,6 +23,9 @@ from tests.spark.topics import Topics
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = os.environ.get("HEADRACE_BOOTSTRAP")
+# Every JVM of these tests lives for seconds: what the optimising compiler and the parallel collector do in that time
+# costs more than it gives, above all on two cores that three workers share.
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.executorEnv.PYTHONPATH", str(ROOT))
         .config("spark.executor.memory", "512m")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JVM)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

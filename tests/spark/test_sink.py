@@ -102,7 +102,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_batch_leaves_nothing_behind(
 
 
 def test_a_write_brings_every_column_and_the_source_reads_it_back(spark: SparkSession, topics: Topics) -> None:
-    target = topics.create("out", 2)
+    target = topics.create("out", 2, retention_ms="-1")  # the record is dated long ago
     frame = spark.sql(
         "SELECT 'k' AS key, CAST('v' AS BINARY) AS value, 1 AS partition, TIMESTAMP '2026-01-02 03:04:05.678' AS"
         " timestamp, array(named_struct('key', 'h', 'value', CAST('1' AS BINARY))) AS headers, 'red' AS tag,"

@@ -14,13 +14,13 @@ from headrace.model.failure import Failure
 from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, TopicTarget, span_ms
 from headrace.spark.pipelines.measures import Measure, check_measures, column
 from headrace.spark.pipelines.parsers import Parse, check_parse, field_types, parsed
+from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
     Needed,
     check_source,
     read_stream,
     source_topics,
-    start,
     target_topics,
     to_topic,
 )

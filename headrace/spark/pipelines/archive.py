@@ -22,8 +22,9 @@ from headrace.spark.lake.tables import Table, catch_up
 from headrace.spark.pipelines.archive_start import resumed
 from headrace.spark.pipelines.arrow_tasks import map_in_arrow
 from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, span_ms
+from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import Needed, check_source, read_stream, source_topics, start
+from headrace.spark.pipelines.topics import Needed, check_source, read_stream, source_topics
 from headrace.spark.pipelines.watching import watch
 from headrace.world.entropy import SystemEntropy
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.spark.pipelines.configuration import Source, StreamConfiguration, TopicTarget, span_ms, spark_span
+from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
     Needed,
     check_source,
     read_stream,
     source_topics,
-    start,
     target_topics,
     to_topic,
 )

@@ -13,6 +13,7 @@ from headrace.model.failure import Failure
 from headrace.spark.lake.place import open_place
 from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Configuration, Section, Source
 from headrace.spark.pipelines.dead_letters import UNKNOWN, dead_letters, revived
+from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.report_page import Letters, folded, page
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
@@ -22,7 +23,6 @@ from headrace.spark.pipelines.topics import (
     read_batch,
     read_stream,
     source_topics,
-    start,
 )
 from headrace.spark.pipelines.watching import job_progress, watch
 

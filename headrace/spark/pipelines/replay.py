@@ -14,9 +14,10 @@ import msgspec
 from headrace.model.failure import Failure
 from headrace.spark.lake.lake import load_lake
 from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Section, StreamConfiguration
+from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.replay_plan import Plan, make_plan
 from headrace.spark.pipelines.run import Run
-from headrace.spark.pipelines.topics import FORMAT, Needed, check_topics, start
+from headrace.spark.pipelines.topics import FORMAT, Needed, check_topics
 from headrace.spark.pipelines.watching import watch
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def run(config: Config, run: Run) -> dict[str, object]:
     query = start(writer.options(**config.to.options), "replay", config.trigger, run.checkpoint.query("replay"))
 
     def tell() -> None:
-        report = query.lastProgress
+        report = query.current.lastProgress
         if report is not None:
             end = report["sources"][0]["endOffset"]
             step = end["step"] if isinstance(end, dict) else msgspec.json.decode(end)["step"]

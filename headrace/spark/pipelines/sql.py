@@ -15,6 +15,7 @@ from headrace.spark.lake.place import open_place
 from headrace.spark.pipelines.aggregate import ParquetTarget
 from headrace.spark.pipelines.configuration import Configuration, Section, Source, TopicTarget
 from headrace.spark.pipelines.parsers import Parse, check_parse, parsed
+from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
     FORMAT,
@@ -23,7 +24,6 @@ from headrace.spark.pipelines.topics import (
     read_batch,
     read_stream,
     source_topics,
-    start,
     target_options,
     target_topics,
     to_topic,

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Source, TopicTarget, spark_span
+from headrace.spark.pipelines.configuration import Source, TopicTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 FORMAT = "headrace"
@@ -82,12 +81,3 @@ def target_options(target: TopicTarget, source_brokers: str) -> dict[str, str]:
 
 def to_topic(rows: DataFrame, target: TopicTarget, source_brokers: str) -> DataStreamWriter:
     return rows.writeStream.format(FORMAT).options(**target_options(target, source_brokers))
-
-
-def start(writer: DataStreamWriter, name: str, trigger: str, folder: str) -> StreamingQuery:
-    """Start a query that takes a batch as often as the trigger says, with its checkpoint in a folder."""
-    if trigger == AVAILABLE_NOW:
-        triggered = writer.trigger(availableNow=True)
-    else:
-        triggered = writer.trigger(processingTime=spark_span(trigger, "trigger"))
-    return triggered.queryName(name).option("checkpointLocation", folder).start()

@@ -1,7 +1,7 @@
 """Watching a pipeline at work: streams until they end, fail or are told to stop; jobs with an end until they end.
 
 Called by pipelines with the queries they have started. Invariant: when `watch` returns or raises, every query has
-ended; the first that fails takes the others with it, and its cause is one line.
+ended; the first that fails for good takes the others with it, and its cause is one line.
 """
 
 from __future__ import annotations
@@ -9,27 +9,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.progress import StreamPace
+from headrace.spark.pipelines.query import Query
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.spark_errors import plain_error
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_S = 0.3  # how often progress is looked at
 
 
-def watch(queries: Mapping[str, StreamingQuery], run: Run, each_look: Callable[[], None] | None = None) -> int:
+def watch(queries: Mapping[str, Query], run: Run, each_look: Callable[[], None] | None = None) -> int:
     """Follow the queries to their end; how many rows they took in."""
     paces = {name: StreamPace() for name in queries}
     rows = dict.fromkeys(queries, 0)
 
     def report() -> None:
         for name, query in queries.items():
-            for progress in query.recentProgress:
+            for progress in query.current.recentProgress:
                 facts = paces[name].take(progress, run.clock.monotonic())
                 if facts is not None:
                     rows[name] = facts.rows
@@ -40,22 +37,25 @@ def watch(queries: Mapping[str, StreamingQuery], run: Run, each_look: Callable[[
     try:
         going = list(queries.items())
         while going and not run.stop_asked():
-            going = [(name, query) for name, query in going if _goes_on(name, query)]
+            going = [(name, query) for name, query in going if _goes_on(name, query, run)]
             report()
     finally:
         for query in queries.values():
-            if query.isActive:
-                query.stop()
+            if query.current.isActive:
+                query.current.stop()
     report()
     return sum(rows.values())
 
 
-def _goes_on(name: str, query: StreamingQuery) -> bool:
+def _goes_on(name: str, query: Query, run: Run) -> bool:
     from pyspark.errors import StreamingQueryException
 
     try:
-        return not query.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # it takes fractions, too
+        return not query.current.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # it takes fractions, too
     except StreamingQueryException as error:
+        if query.begin_again(error):
+            run.reporter.note(f"{name}: Spark gave up waiting for a Python process; the query is started again")
+            return True
         raise Failure(f"{name} stopped: {plain_error(error)}") from None
 
 

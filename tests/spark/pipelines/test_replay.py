@@ -24,7 +24,7 @@ def lake(tmp_path: Path) -> Path:
 def test_ranges_by_time_and_by_offset_come_back_once_and_in_order(
     spark: SparkSession, topics: Topics, lake: Path, tmp_path: Path
 ) -> None:
-    target = topics.create("back", 2)
+    target = topics.create("back", 2, retention_ms="-1")  # the records keep their times of long ago
     by_time = {
         "pipeline": "replay", "lake": str(lake), "since": "2025-11-16T13:00:00Z", "until": "2025-11-16T13:30:00",
         "to": {"brokers": topics.bootstrap, "topic": target, "keep_partition": True},

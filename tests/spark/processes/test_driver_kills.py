@@ -22,7 +22,7 @@ from tests.spark.topics import Topics
 ROOT = Path(__file__).resolve().parents[3]
 HEADRACE = str(Path(sys.executable).parent / "headrace")
 SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 PARTITIONS = 4
 
 
