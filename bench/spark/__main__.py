@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import psutil
 from pyspark.sql import SparkSession
 
 from bench import machine
@@ -105,26 +103,12 @@ class Bench:
 
     def _measure(self, line: Line, source: str, *, counts: bool) -> None:
         place = self._places[line.value_bytes]
-        cpu = cpu_seconds()
         took = WORKS[line.work](self.spark, source, place)
         if counts:
             self.samples.add(f"{line.title}.rate", source, place.records / took.working_s / 1000)
-            self.samples.add(f"{line.title}.cpu", source, (cpu_seconds() - cpu) / place.records * 1e6)
-            if took.around_s is not None:
-                self.samples.add("around", source, took.around_s)
-
-
-def cpu_seconds() -> float:
-    """What the JVM and its Python workers have used so far, those that ended included; this process only waits."""
-    me = psutil.Process(os.getpid())
-    used = 0.0
-    for process in me.children(recursive=True):
-        try:
-            if "serve" not in process.cmdline():
-                used += sum(process.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue
-    return used
+            self.samples.add(f"{line.title}.cpu", source, took.cpu_s / place.records * 1e6)
+            if took.starting_s is not None:
+                self.samples.add("start", source, took.starting_s)
 
 
 def _write(samples: Samples, decoded: dict[str, float], about: str) -> None:

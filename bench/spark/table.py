@@ -51,7 +51,7 @@ LINES = (
 
 
 def rows(samples: Samples, decoded: dict[str, float]) -> list[Sequence[str]]:
-    """Decoding alone, then two rows for each work that was measured, then what streams take to start and stop."""
+    """Decoding alone, then two rows for each work that was measured, then what streams take to start."""
     found: list[Sequence[str]] = [
         (f"decode {what}, 100 B, one core", f"{rate / 1e6:.1f}M rows/s", "", "", ">= 20M rows/s",
          verdict(DECODE_GOAL, rate, None))
@@ -60,7 +60,7 @@ def rows(samples: Samples, decoded: dict[str, float]) -> list[Sequence[str]]:
     for line in LINES:
         found += _pair(samples, f"{line.title}.rate", line.title, "k rows/s", line.rate)
         found += _pair(samples, f"{line.title}.cpu", f"{line.title}: CPU", "µs a row", line.cpu)
-    return found + _pair(samples, "around", "start and stop of a stream", "s", None)
+    return found + _pair(samples, "start", "start of a stream", "s", None)
 
 
 def _pair(samples: Samples, key: str, title: str, unit: str, goal: Goal | None) -> list[Sequence[str]]:

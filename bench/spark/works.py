@@ -5,8 +5,9 @@ fetches, many records a poll, no CRC check; headrace's source reads with the sam
 A work that reads only values says so with a schema where the format heeds one: Spark prunes columns for its own
 connector by itself.
 
-A stream is timed by Spark's own account of its micro-batches, planning and bookkeeping included. What lies around
-them is told apart: a stream starts once and then runs for weeks, and here its start would be a good part of the time.
+A stream is timed by Spark's own account of its micro-batches, planning and bookkeeping included, and its CPU is counted
+from the first of them on. What it takes to start is told apart: a stream starts once and then runs for weeks, and
+here that would be a good part of the whole.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.spark.used import Used
+
 FORMATS = ("headrace", "kafka")
 TUNED = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -26,6 +29,7 @@ TUNED = {
     "kafka.check.crcs": "false",
 }
 READ_ALL_SECONDS = 600
+_LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Place:
 @dataclass(frozen=True)
 class Took:
     working_s: float
-    around_s: float | None = None  # of a stream: before its first micro-batch and after its last
+    cpu_s: float
+    starting_s: float | None = None  # of a stream
 
 
 Work = Callable[[SparkSession, str, Place], Took]
@@ -49,18 +54,18 @@ Work = Callable[[SparkSession, str, Place], Took]
 
 def aggregate(spark: SparkSession, source: str, place: Place) -> Took:
     """The sum of the values' lengths: values are read, hardly anything is done with them."""
-    began = time.monotonic()
+    used = Used()
     total = _batch(spark, source, place, "value BINARY").selectExpr("sum(length(value))").first()
     assert total is not None
     assert total[0] == place.records * place.value_bytes, f"{source} read {total[0]} bytes of values"
-    return Took(time.monotonic() - began)
+    return Took(used.seconds(), used.cpu_seconds())
 
 
 def all_columns(spark: SparkSession, source: str, place: Place) -> Took:
     """Every column of every record, into nothing."""
-    began = time.monotonic()
+    used = Used()
     _batch(spark, source, place).write.format("noop").mode("overwrite").save()
-    return Took(time.monotonic() - began)
+    return Took(used.seconds(), used.cpu_seconds())
 
 
 def stream_values(spark: SparkSession, source: str, place: Place) -> Took:
@@ -89,9 +94,9 @@ def write(spark: SparkSession, source: str, place: Place) -> Took:
     if source == "kafka":
         options |= {"kafka.acks": "all", "kafka.enable.idempotence": "true", "kafka.batch.size": "1000000",
                     "kafka.linger.ms": "5", "kafka.buffer.memory": "67108864"}  # fmt: skip
-    began = time.monotonic()
+    used = Used()
     rows.write.format(source).options(**options).mode("append").save()
-    return Took(time.monotonic() - began)
+    return Took(used.seconds(), used.cpu_seconds())
 
 
 WORKS: dict[str, Work] = {
@@ -125,11 +130,13 @@ def _stream(spark: SparkSession, source: str, place: Place, schema: str | None =
 def _drain(rows: DataFrame) -> Took:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
         writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        began = time.monotonic()
+        start = Used()
         query = writer.trigger(availableNow=True).start()
+        while query.isActive and not query.status["isTriggerActive"]:
+            time.sleep(_LOOK_S)
+        starting_s, used = start.seconds(), Used()
         if not query.awaitTermination(READ_ALL_SECONDS):
             query.stop()
             raise RuntimeError(f"the stream did not end within {READ_ALL_SECONDS} s")
-        whole_s = time.monotonic() - began
         working_s = sum(batch.durationMs["triggerExecution"] for batch in query.recentProgress) / 1000
-        return Took(working_s, whole_s - working_s)
+        return Took(working_s, used.cpu_seconds(), starting_s)
