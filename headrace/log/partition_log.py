@@ -259,7 +259,7 @@ class PartitionLog(TrimmableLog):
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, below: int, *, at_least_one: bool) -> Slice:
+    def read(self, offset: int, max_bytes: int, below: int, *, at_least_one: bool, for_consumer: bool = False) -> Slice:
         """Whole batches from `offset` on, before `below`. Never waits for the disk; loading the slice may."""
         if self.offline is not None:
             raise self._refusal()
@@ -271,7 +271,7 @@ class PartitionLog(TrimmableLog):
             )
         if offset >= below:
             return EMPTY
-        return slice_of(self.segments, Wanted(offset, max_bytes, below, below < end_offset, at_least_one))
+        return slice_of(self.segments, Wanted(offset, max_bytes, below, below < end_offset, at_least_one, for_consumer))
 
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record as late as this; blocks."""

@@ -1,7 +1,9 @@
 """From an offset to a range of bytes: which batches of which segment answer a read.
 
 A `Slice` always holds whole batches, begins with the batch that has the wanted offset (or the next one, where
-compaction has left a gap), and ends before `below`. Making one costs a lookup in memory; where the index or a header
+compaction has left a gap), and ends before `below`. A slice for consumers is no batch without records alone while there
+is something behind it: some clients take an answer without records for the end, and ask for the same again for ever.
+Making one costs a lookup in memory; where the index or a header
 is not in memory, the slice is left open and its range is found by `load`, off the event loop.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.log.segment import NotCached, Segment
+from headrace.wire.batches import HEADER_BYTES, BatchHeader
 
 
 class Wanted(NamedTuple):
@@ -22,6 +25,7 @@ class Wanted(NamedTuple):
     below: int
     limited: bool
     at_least_one: bool
+    for_consumer: bool = False
 
 
 class Slice:
@@ -54,6 +58,12 @@ class Slice:
                 return file.pread_cached(self.size, self._position)
         except FileNotFoundError:
             return b""
+
+    def first_header(self, *, wait: bool) -> BatchHeader:
+        """Of a slice that is not empty and whose range is known."""
+        assert self._segment is not None
+        _, header = next(iter(self._segment.headers(self._position, self._position + self.size, wait=wait)))
+        return header
 
     def load(self) -> bytes:
         """The bytes; blocks. Empty if retention took the segment away meanwhile: the next read will say so."""
@@ -92,6 +102,19 @@ def slice_of(segments: Sequence[Segment], wanted: Wanted) -> Slice:
 
 def find(segments: Sequence[Segment], wanted: Wanted, *, wait: bool) -> Slice:
     """The bytes that answer, all in one segment. Raises NotCached only without `wait`."""
+    found = _next_batches(segments, wanted, wait)
+    while wanted.for_consumer and found.size == HEADER_BYTES:  # a batch without records, and nothing else
+        next_offset = found.first_header(wait=wait).next_offset
+        if next_offset >= wanted.below:
+            break
+        behind = _next_batches(segments, wanted._replace(offset=next_offset), wait)
+        if not behind.size:
+            break
+        found = behind
+    return found
+
+
+def _next_batches(segments: Sequence[Segment], wanted: Wanted, wait: bool) -> Slice:
     at = segment_at(segments, wanted.offset)
     start = segments[at].locate(wanted.offset, wait=wait)
     while start >= segments[at].size:

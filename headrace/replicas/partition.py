@@ -296,7 +296,7 @@ class Partition(FollowedLog):
         if self._high_watermark < offset <= self.log.end_offset:
             return EMPTY  # stored, but not yet for readers
         end = self.last_stable_offset if stable else self._high_watermark
-        return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
+        return self.log.read(offset, max_bytes, end, at_least_one=at_least_one, for_consumer=True)
 
     def read_as_replica(self, broker_id: int, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
         """Everything that is stored, committed or not; for one that catches up, as fast as it may."""
