@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,9 +22,9 @@ from sim.history.invariants import Limits
 from sim.history.recorder import Recorder
 from sim.history.verdict import judge
 from tests.chaos.clients import PROBE, TOPICS, Clients
-from tests.chaos.faults import ZOOKEEPER, Faults
+from tests.chaos.faults import KINDS, ZOOKEEPER, Faults
 from tests.chaos.hosts import Hosts
-from tests.chaos.machines import Machine
+from tests.chaos.machines import Machine, faketime
 from tests.recorded_clients import read_everything
 
 BROKERS = (1, 2, 3)
@@ -33,7 +34,7 @@ SETTINGS = "replica.lag.time.max.ms=5000\ngroup.min.session.timeout.ms=1000\n"
 
 
 class Run:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, kinds: Sequence[str]) -> None:
         self._folder = folder
         self._hosts = Hosts([*BROKERS, ZOOKEEPER])
         keeper = folder / "zookeeper"
@@ -48,7 +49,7 @@ class Run:
         self._sink = (folder / "history.jsonl").open("w", buffering=1)
         self._recorder = Recorder(time.monotonic_ns, self._sink)
         self._faults = Faults(
-            seed, self._hosts, self._machines, self._zookeeper, self._leader_of, lambda: self._in_sync() is None
+            seed, self._hosts, self._machines, self._zookeeper, self._leader_of, lambda: self._in_sync() is None, kinds
         )
         self._start_s = time.monotonic()
 
@@ -151,9 +152,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description="A real cluster under real faults.")
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(KINDS), help=", ".join(KINDS))
     asked = parser.parse_args()
+    unknown = set(asked.only) - set(KINDS)
+    if unknown:
+        parser.error(f"there is no fault {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    kinds = [kind for kind in asked.only if kind != "clock" or faketime() is not None]
+    if kinds != asked.only:
+        _say("clocks stay right: libfaketime is not installed (on Debian: apt install libfaketime)")
+    if not kinds:
+        parser.error("there is nothing left to do")
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
-    run = Run(folder, asked.seed)
+    run = Run(folder, asked.seed, kinds)
     passed = False
     try:
         passed = run.play(asked.minutes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.cli.local_zookeeper import LocalZooKeeper
 from tests.chaos.clients import PROBE, seconds_until_writable
@@ -30,6 +30,7 @@ KINDS = {
     "power": "a broker loses power: what was not synced is gone",
     "full": "a broker's disk is full",
     "fsync": "every sync of a broker fails with an IO error; it then loses power",
+    "clock": "a broker's wall clock is wrong by up to an hour, and then right again",
     "keeper-kill": "ZooKeeper is killed, and started again",
     "keeper-pause": "ZooKeeper stands still",
 }
@@ -44,6 +45,7 @@ class Faults:
         zookeeper: LocalZooKeeper,
         leader_of: Callable[[str], int | None],
         in_sync: Callable[[], bool],
+        kinds: Sequence[str],
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.writable_after_s: list[float] = []
@@ -54,11 +56,12 @@ class Faults:
         self._zookeeper = zookeeper
         self._leader_of = leader_of
         self._in_sync = in_sync
+        self._kinds = list(kinds)
         self._bootstrap = ",".join(machine.address for machine in machines.values())
 
     def one(self, tell: Callable[[str], None]) -> None:
         """The next fault, from its beginning to its end."""
-        kind = self._random.choice(list(KINDS))
+        kind = self._random.choice(self._kinds)
         number = self._random.choice(sorted(self._machines))
         other = self._random.choice([each for each in self._machines if each != number])
         lasts_s = self._random.uniform(1, 10)
@@ -75,6 +78,7 @@ class Faults:
         for machine in self._machines.values():
             machine.fail_syncs(False)
             machine.fill_disk(False)
+            machine.set_clock_off(0)
             machine.pause(False)
             self.supervise()
 
@@ -142,6 +146,11 @@ class Faults:
         machine.fill_disk(True)
         time.sleep(lasts_s)
         machine.fill_disk(False)
+
+    def _clock(self, machine: Machine, other: int, lasts_s: float) -> None:
+        machine.set_clock_off(self._random.randint(-3600, 3600))
+        time.sleep(2 + lasts_s)
+        machine.set_clock_off(0)
 
     def _fsync(self, machine: Machine, other: int, lasts_s: float) -> None:
         machine.fail_syncs(True)

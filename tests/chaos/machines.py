@@ -24,7 +24,18 @@ _DISK_BYTES = 256 << 20
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 _WITHOUT_FLUSH = struct.pack("I", 2)
 _READY = b"headrace is ready"
-_HEADRACE = (sys.executable, "-c", "from headrace.cli.entry import main; main()")
+# Under libfaketime `time.sleep`, which kazoo uses between attempts to connect, fails with EINVAL; other waits work.
+_HEADRACE = """
+import threading, time
+time.sleep = lambda seconds: threading.Event().wait(seconds)
+from headrace.cli.entry import main
+main()
+"""
+
+
+def faketime() -> Path | None:
+    """The library that makes wall clocks wrong, where it is installed."""
+    return next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 class Machine:
@@ -39,6 +50,9 @@ class Machine:
         self._config = folder / f"broker-{number}.properties"
         self._config.write_text(settings)
         self._zookeeper = zookeeper
+        self._clock = folder / f"clock-{number}"
+        self._faketime = faketime()
+        self.set_clock_off(0)
         self._process: subprocess.Popen[bytes] | None = None
         self._tracer: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -60,14 +74,31 @@ class Machine:
     def start(self) -> None:
         if self._process is not None:
             return
-        words = [*self._hosts.inside(self.number), *_HEADRACE, "serve", "--data", str(self._mount / "data")]
+        words = [*self._hosts.inside(self.number), sys.executable, "-c", _HEADRACE]
+        words += ["serve", "--data", str(self._mount / "data")]
         words += ["--listen", self.address, "--zookeeper", self._zookeeper, "--broker-id", str(self.number)]
         words += ["--config", str(self._config)]
         with self.log.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | self._wrong_clock(),
             )
+
+    def _wrong_clock(self) -> dict[str, str]:
+        """What makes the wall clock that of the file; monotonic time stays right."""
+        if self._faketime is None:
+            return {}
+        return {
+            "LD_PRELOAD": str(self._faketime),
+            "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+            "FAKETIME_CACHE_DURATION": "1",  # s, until a change is seen; by default 10
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
 
     @property
     def ready(self) -> bool:
@@ -115,6 +146,12 @@ class Machine:
         self.kill()
         self._detach()
         self._attach()
+
+    def set_clock_off(self, seconds: int) -> None:
+        """Within two seconds the wall clock is wrong by so much. The file is replaced whole: it is read at any time."""
+        fresh = self._clock.with_suffix(".new")
+        fresh.write_text(f"{seconds:+d}\n")
+        fresh.rename(self._clock)
 
     def fill_disk(self, full: bool) -> None:
         ballast = self._mount / "ballast"
