@@ -33,6 +33,7 @@ LeadershipChanged = Callable[[str, int, bool, int], None]  # topic, partition, l
 logger = logging.getLogger(__name__)
 
 _REVIEW_S = 1.0
+_REVIEWED_AT_ONCE = 100
 _SAVE_S = 5.0
 
 
@@ -103,12 +104,18 @@ class ReplicaHost:
         saved_s = self._clock.monotonic()
         while True:
             await self._clock.sleep(min(_REVIEW_S, self._home.lag_s / 2))
-            for partition in list(self.partitions()):
-                if partition.leadership is not None:
-                    partition.review()
+            await self._review()
             if self._watermarks is not None and self._clock.monotonic() - saved_s >= _SAVE_S:
                 saved_s = self._clock.monotonic()
                 await self._logs.off_loop(self._watermarks.save, self._known_watermarks())
+
+    async def _review(self) -> None:
+        """All that is led here; among thousands of partitions, others have their turn in between."""
+        for at, partition in enumerate(list(self.partitions()), 1):
+            if partition.leadership is not None:
+                partition.review()
+            if at % _REVIEWED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def save_watermarks(self) -> None:
         """Called at a clean stop; blocks."""
