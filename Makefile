@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
+WORKERS := -n 3 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve test check format map test-clients test-spark-cluster soak sim chaos bench bench-spark demo clean

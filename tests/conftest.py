@@ -43,14 +43,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     first, so that none is left alone with it at the end."""
     several = hasattr(config, "workerinput")
     items.sort(key=lambda item: BUDGETS.get(suite_of(item.path), {}).get("seconds", 0), reverse=several)
-    for item in items:
-        suite = suite_of(item.path)
-        group = item.path.parent if BUDGETS.get(suite, {}).get("together") else item.path
-        item.add_marker(pytest.mark.xdist_group(str(group)))
     if SOAKING:
         short = [item for item in items if "soak_seconds" not in BUDGETS.get(suite_of(item.path), {})]
         config.hook.pytest_deselected(items=short)
         items[:] = [item for item in items if item not in set(short)]
+
+
+@pytest.hookimpl(optionalhook=True)  # it is there only where there are workers
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Which tests stay together is read from their ids: xdist's own mark for that writes into an id, which has no effect
+    since pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByPlace(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = config.rootpath / nodeid.partition("::")[0]
+            return str(file.parent if BUDGETS.get(suite_of(file), {}).get("together") else file)
+
+    return ByPlace(config, log)
 
 
 @pytest.fixture(scope="session")
