@@ -51,8 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)  # it is there only where there are workers
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Which tests stay together is read from their ids: xdist's own mark for that writes into an id, which has no effect
-    since pytest 9.2."""
+    """Which tests stay together is read from their ids: xdist's own mark for that writes into ids, and pytest 9.2 does
+    not heed that."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByPlace(LoadScopeScheduling):
