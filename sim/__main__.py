@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -23,31 +23,26 @@ from sim import teller
 from sim.story import Plot, tell
 
 EVERY = 100  # of so many seeds, one is told twice
+_STORIES_EACH = 20  # of one process
 
 
 def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
     told: dict[int, teller.Told] = {}
     failed: list[int] = []
     faults: Counter[str] = Counter()
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
-        twice = [seed for seed in seeds if seed % EVERY == EVERY // 2]
-        first = [pool.submit(teller.tell_briefly, seed, trouble_s) for seed in seeds]
-        second = [pool.submit(teller.tell_briefly, seed, trouble_s) for seed in twice]
-        for future in first:
-            one = future.result()
-            told[one.seed] = one
-            faults.update(one.faults)
-            if not one.passed:
-                failed.append(one.seed)
-                sys.stdout.write(one.words + "\n")
-            if not one.passed or len(told) % 10 == 0:
-                sys.stdout.write(f"{len(told)} of {len(seeds)} stories told\n")
-                sys.stdout.flush()
-        for future in second:
-            again = future.result()
-            if again.digest != told[again.seed].digest:
-                failed.append(again.seed)
-                sys.stdout.write(f"seed {again.seed}: FAILED, two runs of it saw different things\n")
+    for one in _told(seeds, jobs, trouble_s):
+        told[one.seed] = one
+        faults.update(one.faults)
+        if not one.passed:
+            failed.append(one.seed)
+            sys.stdout.write(one.words + "\n")
+        if not one.passed or len(told) % 10 == 0:
+            sys.stdout.write(f"{len(told)} of {len(seeds)} stories told\n")
+            sys.stdout.flush()
+    for again in _told([seed for seed in seeds if seed % EVERY == EVERY // 2], jobs, trouble_s):
+        if again.digest != told[again.seed].digest:
+            failed.append(again.seed)
+            sys.stdout.write(f"seed {again.seed}: FAILED, two runs of it saw different things\n")
     cpu_s = sum(one.seconds for one in told.values())
     sys.stdout.write(f"{len(told)} stories, {cpu_s / len(told):.1f} s each; faults: ")
     sys.stdout.write(", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())) + "\n")
@@ -57,6 +52,14 @@ def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
         return 1
     sys.stdout.write("PASSED\n")
     return 0
+
+
+def _told(seeds: Sequence[int], jobs: int, trouble_s: float) -> Iterator[teller.Told]:
+    """In new processes now and then, so that none grows for hours."""
+    spawn, many = multiprocessing.get_context("spawn"), _STORIES_EACH * jobs
+    for some in (seeds[at : at + many] for at in range(0, len(seeds), many)):
+        with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
+            yield from pool.map(teller.tell_briefly, some, [trouble_s] * len(some))
 
 
 def _one(seed: int, history: Path | None, trouble_s: float) -> int:

@@ -34,11 +34,13 @@ from sim.zookeeper import SimZooKeeper
 DATA = Path("/data")
 PORT = 9092
 _RESTART_S = 1.0
+_MOST_DEATHS = 100  # a broker that cannot live is not started for ever: each life leaves its memory
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "replica.lag.time.max.ms": "4000",
+    "replica.fetch.wait.max.ms": "1000",
 }
 
 
@@ -91,7 +93,8 @@ class Machine:
     def _died(self, process: Process) -> None:
         if process is self.process:
             self.kill()
-            asyncio.get_running_loop().call_later(_RESTART_S, self.start)
+            if len(self.deaths) < _MOST_DEATHS:
+                asyncio.get_running_loop().call_later(_RESTART_S, self.start)
 
     async def stop(self) -> None:
         """A clean stop, however long it takes; a broker that has not come up yet is killed."""
@@ -155,8 +158,11 @@ class SimCluster:
         """Let go of what the killed left in memory. Their `finally` blocks run now, into nothing, and may complain."""
         complaints, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
+            for process in self.graves:
+                process.let_go()
             self.graves.clear()
-            gc.collect()
+            while gc.collect():  # a `finally` may keep others for one more turn
+                pass
         finally:
             sys.unraisablehook = complaints
 

@@ -108,6 +108,7 @@ class SimLoop(asyncio.BaseEventLoop):
     _ready: deque[SimHandle | SimTimer]
     _scheduled: list[tuple[float, int, SimTimer]]  # a heap; those of one moment in the order of their making
     _stopping: bool
+    _closed: bool
 
     def __init__(self, seed: int, limit_s: float = 30 * DAY_S) -> None:
         super().__init__()
@@ -124,6 +125,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]  # the arguments' types are the callback's affair
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
+        if self._closed:
+            raise RuntimeError("the simulation is over")  # what the killed still want is nobody's affair
         handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -131,6 +134,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]  # the same
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimTimer:
+        if self._closed:
+            raise RuntimeError("the simulation is over")
         timer = SimTimer(when, callback, args, self, context)
         heapq.heappush(self._scheduled, (when, next(self.order), timer))
         return timer

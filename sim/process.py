@@ -57,6 +57,10 @@ class Process:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody is to wonder about it
             asyncio.tasks._unregister_task(task)
 
+    def let_go(self) -> None:
+        """Of what it left when it was killed: what nobody else refers to is swept up next."""
+        self._remains.clear()
+
     # --- what the loop asks -----------------------------------------------------------------------------------------
 
     def hold(self, handle: asyncio.Handle) -> None:

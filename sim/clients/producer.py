@@ -28,7 +28,7 @@ from sim.history.recorder import Recorder
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 _BY_NAME = 12  # the last version of Produce that names topics
 _WINDOW = 3
-_PER_SECOND = 1.0
+_PER_SECOND = 0.6  # so that a story is more about what goes wrong than about what goes well
 _TIMEOUT_MS = 3000
 STORED = (ErrorCode.none, ErrorCode.duplicate_sequence_number)
 _FATAL = (

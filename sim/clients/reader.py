@@ -24,7 +24,7 @@ from sim.history.recorder import Recorder
 
 FETCH = 1
 _BY_NAME = 12  # the last version of Fetch that names topics
-_MAX_WAIT_MS = 200
+_MAX_WAIT_MS = 500
 _MAX_BYTES = 4096  # small, so that one answer is not everything
 Place = tuple[str, int]
 
