@@ -12,6 +12,7 @@ import asyncio
 import gc
 import random
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -155,14 +156,16 @@ class SimCluster:
         self.graves.append(process)
 
     def bury(self) -> None:
-        """Let go of what the killed left in memory. Their `finally` blocks run now, into nothing, and may complain."""
+        """Let go of everything; the cluster is of no use after this. What the killed left in memory is swept up now,
+        not while the next cluster runs: their `finally` blocks run into nothing, and may complain."""
         complaints, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
-            for process in self.graves:
-                process.let_go()
-            self.graves.clear()
-            while gc.collect():  # a `finally` may keep others for one more turn
-                pass
+            with warnings.catch_warnings(action="ignore"):
+                for process in self.graves:
+                    process.let_go()
+                del self.graves, self.machines, self.network, self.ensemble
+                while gc.collect():  # a `finally` may keep others for one more turn
+                    pass
         finally:
             sys.unraisablehook = complaints
 

@@ -56,9 +56,10 @@ class Faults:
         """Faults for so long; when this returns, the last one may still be under way."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + duration_s
+        longest_rest_s = min(self._longest_rest_s, duration_s / 4)  # also in a short story something happens
         async with asyncio.TaskGroup() as group:
             while True:
-                await asyncio.sleep(self._random.uniform(0.2, self._longest_rest_s))
+                await asyncio.sleep(self._random.uniform(0.2, longest_rest_s))
                 if loop.time() >= end_s:
                     return
                 group.create_task(self._one(self._random.choice(self._kinds)))
