@@ -64,6 +64,11 @@ def write_input(folder: Path, files: int, lines: int) -> list[str]:
     return rows
 
 
+def done_batches(folder: Path) -> int:
+    """How many batches the query's checkpoint has as done."""
+    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+
 def wait_for(victim: Victim, done: Callable[[], bool], within_s: float, what: str) -> None:
     """Until it is done, or the victim has ended by itself."""
     deadline = time.monotonic() + within_s
@@ -92,6 +97,14 @@ def test_a_driver_that_is_killed_writes_every_row_once(tmp_path: Path, soaking: 
                     START_S,
                     "the first row",
                 )
+                if chance.random() < 0.5:  # let it through, so that the next batch is hit as well as the first
+                    batches = done_batches(tmp_path)
+                    wait_for(
+                        victim,
+                        lambda batches=batches: done_batches(tmp_path) > batches,  # type: ignore[misc]
+                        START_S,
+                        "the first batch",
+                    )
                 # Somewhere in that batch or the next, in tasks or in the commit: every moment has to do.
                 time.sleep(chance.uniform(0, 1.0))
                 victim.kill()
