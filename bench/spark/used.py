@@ -1,4 +1,8 @@
-"""Time and CPU since a moment: of Spark's JVM and its Python workers, which are all children of this process."""
+"""Time and CPU since a moment: of Spark's JVM and its Python workers, which are all children of this process.
+
+A process that ends hands its CPU to the one that waits for it. Spark's daemons wait for nobody: what a worker of theirs
+had used when it was last seen is kept here, or it would be missing from what is measured when Spark ends the worker.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,49 @@ import time
 
 import psutil
 
+_DAEMON = "pyspark.daemon"
+
 
 class Used:
     """Counts from when it is made."""
 
     def __init__(self) -> None:
-        self._began_s, self._cpu_s = time.monotonic(), _cpu_seconds()
+        self._began_s, self._cpu_s = time.monotonic(), _ledger.cpu_seconds()
 
     def seconds(self) -> float:
         return time.monotonic() - self._began_s
 
     def cpu_seconds(self) -> float:
-        return _cpu_seconds() - self._cpu_s
+        return _ledger.cpu_seconds() - self._cpu_s
 
 
-def _cpu_seconds() -> float:
-    """Those that ended included, the broker not; this process only waits."""
-    used = 0.0
-    for process in psutil.Process(os.getpid()).children(recursive=True):
-        try:
-            if "serve" not in process.cmdline():
-                used += sum(process.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue
-    return used
+class Ledger:
+    """The CPU of all processes of Spark so far, those that ended included."""
+
+    def __init__(self) -> None:
+        self._workers_s: dict[int, float] = {}  # of daemons, when last seen
+        self._ended_workers_s = 0.0
+
+    def cpu_seconds(self) -> float:
+        """The broker is not counted; this process only waits."""
+        daemons: set[int] = set()
+        workers_s: dict[int, float] = {}
+        used = 0.0
+        for process in psutil.Process(os.getpid()).children(recursive=True):  # parents come before their children
+            try:
+                command, parent, cpu_s = process.cmdline(), process.ppid(), sum(process.cpu_times()[:4])
+            except psutil.NoSuchProcess:
+                continue
+            if "serve" in command:
+                continue
+            used += cpu_s
+            if parent in daemons:
+                workers_s[process.pid] = cpu_s
+            elif _DAEMON in command:
+                daemons.add(process.pid)
+        self._ended_workers_s += sum(last for pid, last in self._workers_s.items() if pid not in workers_s)
+        self._workers_s = workers_s
+        return used + self._ended_workers_s
+
+
+_ledger = Ledger()
