@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from statistics import mean
 
+import pytest
+
 from headrace.client.blocking import ConnectionLost
 from headrace.cluster.znodes import PartitionState
 from headrace.wire.errors import ErrorCode
@@ -17,6 +19,8 @@ from sim.cluster import Machine, SimCluster
 from sim.faults import in_sync
 from sim.history.event import READ_UNCOMMITTED
 from sim.loop import run
+
+pytestmark = pytest.mark.usefixtures("swept")
 
 TOPIC = "orders"
 NOW = 1_767_225_600_000
