@@ -130,7 +130,7 @@ class _Story:
             states = "; ".join(str(state) for state in cluster.states() if len(state.isr) < len(state.replicas))
             self._outcome.problems.append(f"not in sync {RECOVERY_S:g} s after the last fault: {states}")
             return
-        await asyncio.sleep(5)
+        await asyncio.sleep(min(5.0, self._plot.trouble_s / 5))  # clients work on what was healed
         self._stop.set()
         for task in working:
             if not await self._within(task, "a client ends"):
