@@ -36,24 +36,37 @@ class Ledger:
 
     def cpu_seconds(self) -> float:
         """The broker is not counted; this process only waits."""
+        while True:
+            try:
+                return self._walk()
+            except psutil.NoSuchProcess:  # it ended meanwhile, and its CPU belongs to another that was read before it
+                continue
+
+    def _walk(self) -> float:
         daemons: set[int] = set()
         workers_s: dict[int, float] = {}
         used = 0.0
         for process in psutil.Process(os.getpid()).children(recursive=True):  # parents come before their children
-            try:
-                command, parent, cpu_s = process.cmdline(), process.ppid(), sum(process.cpu_times()[:4])
-            except psutil.NoSuchProcess:
-                continue
+            command = _command(process)
             if "serve" in command:
                 continue
+            cpu_s = sum(process.cpu_times()[:4])
             used += cpu_s
-            if parent in daemons:
+            if process.ppid() in daemons:
                 workers_s[process.pid] = cpu_s
             elif _DAEMON in command:
                 daemons.add(process.pid)
         self._ended_workers_s += sum(last for pid, last in self._workers_s.items() if pid not in workers_s)
         self._workers_s = workers_s
         return used + self._ended_workers_s
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Empty for one that has ended and is not waited for yet: its CPU is still there to be read."""
+    try:
+        return list(process.cmdline())
+    except psutil.ZombieProcess:
+        return []
 
 
 _ledger = Ledger()
