@@ -298,9 +298,9 @@ CASES = [
         "log.partition_log",
         "                    self.producers.remember_stored(header, now_ms)\n"
         "                if self.dedup is not None:\n"
-        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _room_for",
+        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _take_room",
         "                    pass\n                if self.dedup is not None:\n"
-        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _room_for",
+        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _take_room",
         f"{REPLICATION}:test_every_replica_knows_what_producers_have_sent",
     ),
     case(
