@@ -6,14 +6,15 @@ from headrace.log.checkpoint import NAME, choose
 
 
 def unflushed_bytes(data: Path) -> int:
-    return sum(behind(checkpoint) for checkpoint in data.rglob(NAME))
+    return sum(behind(folder) for folder in {segment.parent for segment in data.rglob("*.log")})
 
 
-def behind(checkpoint: Path) -> int:
+def behind(folder: Path) -> int:
     """Bytes of one partition's segments behind its recovery point; all of them if it has none."""
-    known = choose(checkpoint.read_bytes())
+    checkpoint = folder / NAME
+    known = choose(checkpoint.read_bytes()) if checkpoint.exists() else None
     total = 0
-    for segment in checkpoint.parent.glob("*.log"):
+    for segment in folder.glob("*.log"):
         size = segment.stat().st_size
         if known is None or int(segment.stem) > known.segment:
             total += size
