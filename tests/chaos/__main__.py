@@ -84,7 +84,7 @@ class Run:
         after_s = self._faults.writable_after_s
         if after_s:
             _say(
-                f"writable after a leader's death: median {statistics.median(after_s):.1f} s, "
+                f"writable after a leader's death, all others in sync: median {statistics.median(after_s):.1f} s, "
                 f"longest {max(after_s):.1f} s, of {len(after_s)}"
             )
         _say(f"clients that began anew: {clients.begun_anew}")

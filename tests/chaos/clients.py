@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from sim.history.recorder import Recorder
 from tests.recorded_clients import RecordedConsumer, RecordedProducer, RecordedTransactions
@@ -133,17 +133,3 @@ def _closing(reader: RecordedConsumer) -> Iterator[RecordedConsumer]:
 
 def places(topic: str) -> list[str]:
     return [f"{topic}-{index}" for index in range(TOPICS[topic])]
-
-
-def seconds_until_writable(bootstrap: str, patience_s: float = 60.0) -> float | None:
-    """How long it takes until a write with acks=all is acknowledged; None if it is not."""
-    start = time.monotonic()
-    stored: list[bool] = []
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": int(patience_s * 1000), "log_level": 0,
-         "retry.backoff.ms": 20, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 50,
-         "reconnect.backoff.max.ms": 200}
-    )  # fmt: skip
-    producer.produce(PROBE, b"probe", partition=0, on_delivery=lambda error, _: stored.append(error is None))
-    producer.flush(patience_s)
-    return time.monotonic() - start if stored == [True] else None

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.cli.local_zookeeper import LocalZooKeeper
-from tests.chaos.clients import PROBE, seconds_until_writable
+from tests.chaos.clients import PROBE
 from tests.chaos.hosts import Hosts
 from tests.chaos.machines import Machine
+from tests.chaos.probe import seconds_until_writable
 
 ZOOKEEPER = 100
 
@@ -57,7 +58,6 @@ class Faults:
         self._leader_of = leader_of
         self._in_sync = in_sync
         self._kinds = list(kinds)
-        self._bootstrap = ",".join(machine.address for machine in machines.values())
 
     def one(self, tell: Callable[[str], None]) -> None:
         """The next fault, from its beginning to its end."""
@@ -94,11 +94,12 @@ class Faults:
     def _kill(self, machine: Machine, other: int, lasts_s: float) -> None:
         leader = self._leader_of(PROBE)
         victim = self._machines.get(leader or -1, machine)
+        all_there = self._in_sync()  # else a write may have to wait for those who come back from an earlier fault
         victim.kill()
-        took = seconds_until_writable(self._bootstrap)
+        took = seconds_until_writable([each.place for each in self._machines.values() if each is not victim], PROBE)
         if took is None:
             self.never_writable += 1
-        else:
+        elif all_there:
             self.writable_after_s.append(took)
         victim.start()
 

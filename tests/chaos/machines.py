@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from shutil import which
 
+from headrace.client.blocking import Address
 from tests.chaos.hosts import Hosts, command
 
 PORT = 9092
@@ -58,8 +59,12 @@ class Machine:
         self._log_start = 0
 
     @property
+    def place(self) -> Address:
+        return Address(self._hosts.address(self.number), PORT)
+
+    @property
     def address(self) -> str:
-        return f"{self._hosts.address(self.number)}:{PORT}"
+        return str(self.place)
 
     def make_disk(self) -> None:
         with self._image.open("wb") as image:
