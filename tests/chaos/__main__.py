@@ -61,6 +61,7 @@ class Run:
             machine.make_disk()
             machine.start()
         self._wait("brokers are ready", lambda: all(machine.ready for machine in self._machines.values()))
+        self._wait("the cluster knows all brokers", self._all_known)
         self._create_topics()
         clients = Clients(self._recorder, self._bootstrap)
         clients.start()
@@ -99,8 +100,11 @@ class Run:
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
 
+    def _all_known(self) -> bool:
+        return len(self._admin().list_topics(timeout=10).brokers) == len(BROKERS)
+
     def _create_topics(self) -> None:
-        topics = [NewTopic(name, count) for name, count in {**TOPICS, PROBE: 1}.items()]
+        topics = [NewTopic(name, count, len(BROKERS)) for name, count in {**TOPICS, PROBE: 1}.items()]
         admin = self._admin()
         for made in admin.create_topics(topics, operation_timeout=30).values():
             made.result(60)
