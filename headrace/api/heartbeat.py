@@ -1,4 +1,8 @@
-"""Heartbeat, v0 to v4: a member says that it lives, and hears whether it must join again. v3: static members."""
+"""Heartbeat, v0 to v4: a member says that it lives, and hears whether it must join again. v3: static members.
+
+A coordinator that still loads answers as if all were well, as Kafka does: sessions begin anew when it has loaded, and
+clients such as Sarama end a member's session on any error that they do not expect here.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +29,5 @@ async def _answer(answered: asyncio.Future[ErrorCode]) -> Message:
     try:
         return Message(error_code=await answered)
     except KafkaError as error:
-        return Message(error_code=error.code)
+        loads = error.code is ErrorCode.coordinator_load_in_progress
+        return Message(error_code=ErrorCode.none if loads else error.code)
