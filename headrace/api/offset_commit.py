@@ -1,7 +1,8 @@
 """OffsetCommit, v2 to v10: keep how far a group has read.
 
 A member commits in its generation; a consumer that assigns its partitions itself sends generation -1 and no member id
-and may do so while the group has no members. v6 brings the leader epoch, v7 static members, v10 topic ids.
+and may do so while the group has no members. v6 brings the leader epoch, v7 static members, v10 topic ids. v9 brings
+consumer groups (KIP-848), whose members may not use less, and GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION.
 `retention_time_ms` (v2 to v4) is ignored: offsets always live at least as long as the records of their topics.
 """
 
@@ -16,6 +17,8 @@ from headrace.coordinators.groups.offsets import Topics
 from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+
+_KNOWS_CONSUMER_GROUPS = 9
 
 
 class OffsetCommit:
@@ -45,7 +48,14 @@ class OffsetCommit:
         if not offsets:
             return response
         generation = body.generation_id_or_member_epoch
-        command = CommitOffsets(body.group_id, body.member_id, body.group_instance_id, generation, tuple(offsets))
+        command = CommitOffsets(
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            generation,
+            tuple(offsets),
+            knows_consumer_groups=request.version >= _KNOWS_CONSUMER_GROUPS,
+        )
         return _answer(self._groups.submit(command), response, waiting)
 
 

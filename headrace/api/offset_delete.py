@@ -1,4 +1,7 @@
-"""OffsetDelete, v0: remove committed offsets of topics that nobody in the group subscribes to (KIP-496)."""
+"""OffsetDelete, v0: remove committed offsets of topics that nobody in the group subscribes to (KIP-496).
+
+What is wrong with the group stands at the top level, whatever the partitions.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,6 @@ from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
-
-# These are about the group as a whole and stand at the top level.
-_OF_THE_GROUP = (ErrorCode.group_id_not_found, ErrorCode.non_empty_group)
 
 
 class OffsetDelete:
@@ -36,13 +36,15 @@ class OffsetDelete:
         return _answer(deleted, Message(topics=answers), waiting)
 
 
-async def _answer(deleted: asyncio.Future[list[ErrorCode]], response: Message, waiting: list[Message]) -> Message:
+async def _answer(
+    deleted: asyncio.Future[list[ErrorCode] | ErrorCode], response: Message, waiting: list[Message]
+) -> Message:
     try:
         errors = await deleted
     except KafkaError as error:
         return Message(error_code=error.code)
-    if errors and errors[0] in _OF_THE_GROUP:
-        return Message(error_code=errors[0])
+    if isinstance(errors, ErrorCode):
+        return Message(error_code=errors)
     for answer, code in zip(waiting, errors, strict=True):
         answer.error_code = code
     return response

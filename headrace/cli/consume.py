@@ -136,7 +136,12 @@ class Reader:
     def commit(self, positions: dict[Partition, int]) -> None:
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-        moved_on = (KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS)
+        moved_on = (
+            KafkaError.ILLEGAL_GENERATION,
+            KafkaError.UNKNOWN_MEMBER_ID,
+            KafkaError.GROUP_ID_NOT_FOUND,
+            KafkaError.REBALANCE_IN_PROGRESS,
+        )
         try:
             offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in positions.items()]
             self.consumer.commit(offsets=offsets, asynchronous=False)

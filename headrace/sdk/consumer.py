@@ -60,6 +60,7 @@ _MOVED_ON = frozenset(  # the group has given the partitions to somebody else
     {
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.GROUP_ID_NOT_FOUND,
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError.STALE_MEMBER_EPOCH,
         KafkaError._STATE,

@@ -40,7 +40,12 @@ _MOVED = (
     ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_load_in_progress,
 )
-_THROWN_OUT = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.fenced_instance_id)
+_THROWN_OUT = (
+    ErrorCode.unknown_member_id,
+    ErrorCode.illegal_generation,
+    ErrorCode.fenced_instance_id,
+    ErrorCode.group_id_not_found,
+)
 
 
 class Member:

@@ -303,8 +303,11 @@ class GroupStory:
         self._ask("offsets", FetchOffsets(GROUP, places), told)
 
     async def _do_delete_offsets(self, words: list[str]) -> None:
-        command = DeleteOffsets(GROUP, tuple(_place(word) for word in words))
-        self._ask("admin", command, lambda codes: " ".join(code.name.upper() for code in codes))
+        def told(codes: list[ErrorCode] | ErrorCode) -> str:
+            each = [codes] if isinstance(codes, ErrorCode) else codes
+            return " ".join(code.name.upper() for code in each)
+
+        self._ask("admin", DeleteOffsets(GROUP, tuple(_place(word) for word in words)), told)
 
     async def _do_delete_group(self, words: list[str]) -> None:
         self._ask("admin", DeleteGroup(GROUP), lambda code: code.name.upper())

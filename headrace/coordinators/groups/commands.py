@@ -91,6 +91,7 @@ class CommitOffsets(Struct, frozen=True):
     instance_id: str | None
     generation: int
     offsets: tuple[OffsetToCommit, ...]
+    knows_consumer_groups: bool = True  # the request is of a version that KIP-848 brought
 
 
 class CommittedOffset(Struct, frozen=True):
@@ -128,7 +129,7 @@ class FetchOffsets(Struct, frozen=True):
 
 
 class DeleteOffsets(Struct, frozen=True):
-    """Answered with one ErrorCode for each of `partitions`, or with one for all."""
+    """Answered with one ErrorCode for each of `partitions`, or with one about the group as a whole."""
 
     group_id: str
     partitions: tuple[tuple[str, int], ...]

@@ -255,16 +255,18 @@ class ConsumerGroups:
     def may_commit(self, group: ConsumerGroup, command: CommitOffsets | CommitInTransaction) -> list[ErrorCode]:
         """What speaks against each of the offsets. A commit with an older epoch of the member counts for what the
         member has had since then (KIP-1251): nobody else can have committed meanwhile. A transactional producer that
-        does not say for which member it speaks is believed: its transaction fences it (KIP-447)."""
-        count = len(command.offsets)
+        does not say for which member it speaks is believed: its transaction fences it (KIP-447). It knows generations
+        only: any other word for a wrong epoch ends a Java producer for good."""
+        count, in_transaction = len(command.offsets), isinstance(command, CommitInTransaction)
         nobody = command.generation < 0 and not command.member_id and command.instance_id is None
-        if command.generation < 0 and (not group.members or (nobody and isinstance(command, CommitInTransaction))):
+        if command.generation < 0 and (not group.members or (nobody and in_transaction)):
             return [ErrorCode.none] * count
-        problem = group.stranger(command.member_id, command.instance_id)
-        if problem is not None:
-            return [problem] * count
+        if command.member_id not in group.members:
+            return [ErrorCode.unknown_member_id] * count
         current, guest = group.current(command.member_id), group.members[command.member_id].classic is not None
-        stale = ErrorCode.illegal_generation if guest else ErrorCode.stale_member_epoch
+        if not guest and isinstance(command, CommitOffsets) and not command.knows_consumer_groups:
+            return [ErrorCode.unsupported_version] * count
+        stale = ErrorCode.illegal_generation if guest or in_transaction else ErrorCode.stale_member_epoch
         if command.generation == current.epoch:
             return [ErrorCode.none] * count
         if command.generation > current.epoch:

@@ -84,7 +84,7 @@ class GroupOffsets:
 
     def delete(self, group: Group, command: DeleteOffsets, outcome: Outcome) -> None:
         if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
-            outcome.reply = [ErrorCode.non_empty_group] * len(command.partitions)
+            outcome.reply = ErrorCode.non_empty_group
             return
         self.delete_unused(group.id, group.subscriptions(), command, outcome)
 

@@ -216,7 +216,9 @@ class GroupShard:
             return
         if group is None:
             if command.generation >= 0:
-                outcome.reply = [ErrorCode.illegal_generation] * len(command.offsets)
+                known = command.knows_consumer_groups
+                gone = ErrorCode.group_id_not_found if known else ErrorCode.illegal_generation
+                outcome.reply = [gone] * len(command.offsets)
                 return
             group = Group(command.group_id)
         self._offsets.commit(group, command, outcome, now_ms)
@@ -254,8 +256,10 @@ class GroupShard:
         consumer = self.durable.consumers.get(command.group_id)
         if consumer is not None:
             self._offsets.delete_unused(consumer.id, consumer.subscriptions(), command, outcome)
+        elif not command.group_id:
+            outcome.reply = ErrorCode.invalid_group_id
         elif group is None:
-            outcome.reply = [ErrorCode.group_id_not_found] * len(command.partitions)
+            outcome.reply = ErrorCode.group_id_not_found
         else:
             self._offsets.delete(group, command, outcome)
 

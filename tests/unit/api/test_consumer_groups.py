@@ -142,10 +142,10 @@ def test_other_apis_tell_the_kinds_of_groups_apart() -> None:
     in_group_room(story)
 
 
-async def commit(room: GroupRoom, epoch: int, topic: str = "t", **more: Any) -> int:
+async def commit(room: GroupRoom, epoch: int, topic: str = "t", version: int = 9, **more: Any) -> int:
     part = Message(partition_index=0, committed_offset=7, committed_metadata="")
     body = {"group_id": "g", "member_id": "m", "topics": [Message(name=topic, partitions=[part])], **more}
-    reply = await room.ask(OFFSET_COMMIT, 9, generation_id_or_member_epoch=epoch, **body)
+    reply = await room.ask(OFFSET_COMMIT, version, generation_id_or_member_epoch=epoch, **body)
     return int(reply.topics[0].partitions[0].error_code)
 
 
@@ -174,6 +174,18 @@ def test_offsets_are_committed_fetched_and_deleted_with_the_members_epoch() -> N
         deleted = await room.ask(OFFSET_DELETE, 0, group_id="g", topics=places)
         codes = [topic.partitions[0].error_code for topic in deleted.topics]
         assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none]
+
+    in_group_room(story)
+
+
+def test_only_guests_commit_in_versions_that_do_not_know_consumer_groups() -> None:
+    async def story(room: GroupRoom) -> None:
+        await joined(room, instance_id="i")
+        guest = await room.join(9, member_id="guest")
+        for epoch in (1, 9):
+            assert await commit(room, epoch, version=8) == ErrorCode.unsupported_version
+        assert await commit(room, 1, version=8, member_id="x", group_instance_id="i") == ErrorCode.unknown_member_id
+        assert await commit(room, guest.generation_id, version=8, member_id="guest") == ErrorCode.none
 
     in_group_room(story)
 

@@ -65,6 +65,19 @@ def test_member_commits_in_its_generation_only(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
+def test_member_of_no_group_is_told_so_in_the_words_of_its_version(version: int) -> None:
+    async def story(room: GroupRoom) -> None:
+        topic = named(version, "t", partitions=[Message(partition_index=0, committed_offset=1)])
+        body = {"member_id": "m", "generation_id_or_member_epoch": 1, "topics": [topic]}
+        gone = ErrorCode.group_id_not_found if version >= 9 else ErrorCode.illegal_generation
+        for group in ("nobody", ""):
+            committed = await room.ask(OFFSET_COMMIT, version, group_id=group, **body)
+            assert committed.topics[0].partitions[0].error_code == gone
+
+    in_group_room(story)
+
+
+@pytest.mark.parametrize("version", range(2, 11))
 def test_part_of_a_commit_can_be_refused(version: int) -> None:
     async def story(room: GroupRoom) -> None:
         long = Message(partition_index=0, committed_offset=1, committed_metadata="x" * 4097)
@@ -184,10 +197,12 @@ def test_offsets_of_topics_that_nobody_subscribes_to_are_deleted() -> None:
     in_group_room(story)
 
 
-def test_offsets_of_unknown_and_of_other_kinds_of_groups_are_not_deleted() -> None:
+@pytest.mark.parametrize("place", [("t", 0), ("t", 4), ("no such topic", 0)])
+def test_offsets_of_unknown_and_of_other_kinds_of_groups_are_not_deleted(place: tuple[str, int]) -> None:
     async def story(room: GroupRoom) -> None:
-        assert (await delete(room, "nobody", ("t", 0))).error_code == ErrorCode.group_id_not_found
+        assert (await delete(room, "", place)).error_code == ErrorCode.invalid_group_id
+        assert (await delete(room, "nobody", place)).error_code == ErrorCode.group_id_not_found
         await room.member(protocol_type="connect")
-        assert (await delete(room, "g", ("t", 0))).error_code == ErrorCode.non_empty_group
+        assert (await delete(room, "g", place)).error_code == ErrorCode.non_empty_group
 
     in_group_room(story)

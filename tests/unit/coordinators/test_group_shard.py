@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headrace.coordinators.groups.commands import (
+    CommitInTransaction,
     CommitOffsets,
     ExpireOffsets,
     FetchOffsets,
@@ -129,6 +130,20 @@ def test_commit_of_an_older_epoch_counts_for_what_the_member_has_had_since() -> 
     offsets = tuple(OffsetToCommit(topic, topic_id(topic), 0, 5, -1, "") for topic in "tu")
     answers = stage.decide(CommitOffsets("g", "m", None, 1, offsets)).reply
     assert answers == [ErrorCode.none, ErrorCode.stale_member_epoch]
+
+
+def test_producer_with_a_wrong_epoch_of_a_member_hears_of_a_generation() -> None:
+    stage = Stage()
+    stage.decide(beat(0))
+    offsets = (OffsetToCommit("t", topic_id("t"), 0, 5, -1, ""),)
+    for member_id, epoch, error in (
+        ("m", 9, ErrorCode.illegal_generation),
+        ("x", 1, ErrorCode.unknown_member_id),
+        ("m", 1, ErrorCode.none),
+        ("", -1, ErrorCode.none),
+    ):
+        command = CommitInTransaction("g", member_id, None, epoch, 7, 0, offsets)
+        assert stage.decide(command).reply == [error]
 
 
 def test_full_consumer_group_takes_nobody_new() -> None:
