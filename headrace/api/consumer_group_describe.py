@@ -66,7 +66,7 @@ def _group(name: str, group: ConsumerGroupDescription, image: ClusterImage) -> M
                 client_id=member.client_id,
                 client_host=member.client_host,
                 subscribed_topic_names=list(member.topics),
-                subscribed_topic_regex=member.pattern,
+                subscribed_topic_regex=member.pattern or "",
                 assignment=_assignment(member.assignment, image),
                 target_assignment=_assignment(member.target, image),
                 member_type=_CLASSIC if member.classic else _CONSUMER,

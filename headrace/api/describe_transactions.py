@@ -27,7 +27,7 @@ async def _answer(asked: list[tuple[str, asyncio.Future[Transaction | None]]]) -
         try:
             transaction = await pending
             if transaction is None:
-                raise KafkaError(ErrorCode.transactional_id_not_found)
+                raise KafkaError(ErrorCode.transactional_id_not_found if name else ErrorCode.invalid_request)
             states.append(_described(name, transaction))
         except KafkaError as error:
             states.append(Message(transactional_id=name, error_code=error.code, producer_id=-1, producer_epoch=-1))

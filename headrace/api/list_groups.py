@@ -16,7 +16,7 @@ class ListGroups:
         self._groups = groups
 
     def __call__(self, request: Request) -> Reply:
-        states = {state.lower() for state in request.body.states_filter}
+        states = {state.strip().lower() for state in request.body.states_filter}
         types = {kind.lower() for kind in request.body.types_filter}
         return self._list(states, types)
 

@@ -14,7 +14,8 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
-_STATES = {state.value for state in State}
+# Two more that tools may ask for: here nothing is ever seen in them.
+_STATES = {state.value for state in State} | {"PrepareEpochFence", "Dead"}
 
 
 class ListTransactions:

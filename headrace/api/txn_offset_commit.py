@@ -25,6 +25,7 @@ from headrace.wire.messages import Message
 
 _ADDS_PARTITION = 5
 _KNOWS_ABORTABLE = 4
+_KNOWS_LOADING = 2
 
 
 class TxnOffsetCommit:
@@ -108,5 +109,7 @@ def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], w
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:
     if code is ErrorCode.concurrent_transactions and version < _ADDS_PARTITION:
-        return ErrorCode.coordinator_load_in_progress  # which every client takes as a reason to try again
+        code = ErrorCode.coordinator_load_in_progress  # a reason to try again
+    if code is ErrorCode.coordinator_load_in_progress and version < _KNOWS_LOADING:
+        return ErrorCode.coordinator_not_available  # Java producers before 2.0 give up when they hear of a load
     return told(code, knows_fenced=False, knows_abortable=version >= _KNOWS_ABORTABLE)

@@ -290,6 +290,8 @@ class ConsumerGroups:
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:
         group = self._groups.get(group_id)
+        if not group_id:
+            return ConsumerGroupDescription(ErrorCode.invalid_group_id, "GroupId can't be empty.")
         if group is None:
             other = group_id in self._classic
             words = f"Group {group_id} is not a consumer group." if other else f"Group {group_id} not found."
@@ -319,18 +321,22 @@ class ConsumerGroups:
         )
 
 
+def _blank(text: str | None) -> bool:
+    return text is not None and not text.strip()
+
+
 def _bad_request(command: ConsumerHeartbeat) -> str | None:
     """What makes no sense in itself, whatever the group."""
     names = (command.group_id, command.member_id, command.instance_id or "", command.pattern or "")
-    if not command.group_id:
+    if not command.group_id.strip():
         return "GroupId can't be empty."
-    if command.instance_id == "" or command.rack == "":
+    if _blank(command.instance_id) or _blank(command.rack):
         return "InstanceId and RackId can't be empty."
     if not all(len(name.encode()) <= MAX_NAME_BYTES for name in names):
         return f"A name has at most {MAX_NAME_BYTES} bytes."
     if command.epoch < LEAVE_FOR_NOW:
         return "MemberEpoch is invalid."
-    if not command.member_id and (command.epoch != JOIN or command.brings_member_id):
+    if not command.member_id.strip() and (command.epoch != JOIN or command.brings_member_id):
         return "MemberId can't be empty."
     if command.epoch == LEAVE_FOR_NOW and command.instance_id is None:
         return "InstanceId can't be null."

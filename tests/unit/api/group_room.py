@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 from headrace.api.consumer_group_describe import ConsumerGroupDescribe
@@ -19,6 +20,7 @@ from headrace.api.offset_commit import OffsetCommit
 from headrace.api.offset_delete import OffsetDelete
 from headrace.api.offset_fetch import OffsetFetch
 from headrace.api.sync_group import SyncGroup
+from headrace.api.txn_offset_commit import TxnOffsetCommit
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.wire.messages import Message
@@ -27,9 +29,23 @@ from sim.loop import SimClock, run
 from tests.unit.api.admin_room import ask
 from tests.unit.coordinators.stage import Cluster, MemoryJournal, subscription
 
-OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
+OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE, TXN_OFFSET_COMMIT = 8, 9, 47, 28
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 11, 12, 13, 14, 15, 16, 42
 CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69
+
+
+class _AnyPartition:
+    """Every partition is here."""
+
+    def find(self, topic: str, index: int) -> SimpleNamespace:
+        return SimpleNamespace(topic=topic, index=index, ends=0)
+
+
+class _OpenDoor:
+    """Every partition is in every transaction."""
+
+    def enter(self, claim: object, partitions: object, admission: object) -> None:
+        return None
 
 
 class GroupRoom:
@@ -41,6 +57,7 @@ class GroupRoom:
             OFFSET_COMMIT: OffsetCommit(coordinator, cluster),
             OFFSET_FETCH: OffsetFetch(coordinator, cluster),
             OFFSET_DELETE: OffsetDelete(coordinator, cluster),
+            TXN_OFFSET_COMMIT: TxnOffsetCommit(coordinator, cluster, _AnyPartition(), _OpenDoor()),  # type: ignore[arg-type]
             JOIN: JoinGroup(coordinator),
             HEARTBEAT: Heartbeat(coordinator),
             LEAVE: LeaveGroup(coordinator),

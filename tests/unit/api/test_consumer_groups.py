@@ -70,7 +70,10 @@ def test_member_without_an_id_is_given_one_up_to_version_0_only() -> None:
     ("change", "code"),
     [
         ({"group_id": ""}, ErrorCode.invalid_request),
+        ({"group_id": " "}, ErrorCode.invalid_request),
+        ({"member_id": " "}, ErrorCode.invalid_request),
         ({"instance_id": ""}, ErrorCode.invalid_request),
+        ({"instance_id": " "}, ErrorCode.invalid_request),
         ({"rack_id": ""}, ErrorCode.invalid_request),
         ({"rebalance_timeout_ms": -1}, ErrorCode.invalid_request),
         ({"topic_partitions": None}, ErrorCode.invalid_request),
@@ -101,9 +104,10 @@ def test_description_has_what_members_have_and_should_have(version: int) -> None
         await joined(room, rack_id="r", instance_id="i")
         await joined(room, member_id="n")
         await room.join(9, member_id="guest")
-        asked = {"group_ids": ["g", "none"], "include_authorized_operations": True}
+        asked = {"group_ids": ["g", "none", ""], "include_authorized_operations": True}
         described = await room.ask(CONSUMER_DESCRIBE, version, **asked)
-        group, none = described.groups
+        group, none, nameless = described.groups
+        assert nameless.error_code == ErrorCode.invalid_group_id
         assert (none.error_code, none.group_id) == (ErrorCode.group_id_not_found, "none")
         assert none.error_message == "Group none not found."
         facts = (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name)
@@ -112,6 +116,7 @@ def test_description_has_what_members_have_and_should_have(version: int) -> None
         first = group.members[0]
         assert (first.member_id, first.instance_id, first.rack_id, first.member_epoch) == ("m", "i", "r", 1)
         assert (first.client_host, first.subscribed_topic_names) == ("/10.0.0.9", ["t"])
+        assert first.subscribed_topic_regex == ""
         assert parts(first.assignment) == [(topic_id, [0, 1, 2, 3])]
         assert [part.topic_name for part in first.assignment.topic_partitions] == ["t"]
         assert sum(len(part.partitions) for m in group.members for part in m.target_assignment.topic_partitions) == 4

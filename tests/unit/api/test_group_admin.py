@@ -35,7 +35,7 @@ def test_groups_are_listed_with_what_the_version_has(version: int) -> None:
 @pytest.mark.parametrize(
     ("filters", "names"),
     [
-        pytest.param({"states_filter": ["stable"]}, ["live"], id="state"),
+        pytest.param({"states_filter": [" stable "]}, ["live"], id="state"),
         pytest.param({"states_filter": ["Empty", "Dead"]}, ["simple"], id="states"),
         pytest.param({"types_filter": ["Classic"]}, ["live", "simple"], id="type"),
         pytest.param({"types_filter": ["share"]}, [], id="other-type"),

@@ -6,7 +6,14 @@ import pytest
 
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
-from tests.unit.api.group_room import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, GroupRoom, in_group_room
+from tests.unit.api.group_room import (
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
+    GroupRoom,
+    in_group_room,
+)
 from tests.unit.coordinators.stage import topic_id
 
 NOT_A_TOPIC = topic_id("no such topic")
@@ -204,5 +211,18 @@ def test_offsets_of_unknown_and_of_other_kinds_of_groups_are_not_deleted(place: 
         assert (await delete(room, "nobody", place)).error_code == ErrorCode.group_id_not_found
         await room.member(protocol_type="connect")
         assert (await delete(room, "g", place)).error_code == ErrorCode.non_empty_group
+
+    in_group_room(story)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_old_producers_do_not_hear_of_a_load(version: int) -> None:
+    async def story(room: GroupRoom) -> None:
+        room.start_loading()
+        topic = Message(name="t", partitions=[Message(partition_index=0, committed_offset=1, committed_metadata="")])
+        asked = {"transactional_id": "x", "group_id": "g", "producer_id": 1, "producer_epoch": 0, "topics": [topic]}
+        sent = await room.ask(TXN_OFFSET_COMMIT, version, **asked)
+        told = ErrorCode.coordinator_load_in_progress if version >= 2 else ErrorCode.coordinator_not_available
+        assert sent.topics[0].partitions[0].error_code == told
 
     in_group_room(story)

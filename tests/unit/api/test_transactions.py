@@ -188,8 +188,8 @@ def test_transactions_are_described_and_listed(client: TransactionClient) -> Non
     assert (found.transaction_state, found.producer_id, found.producer_epoch) == ("Ongoing", client.producer_id, 0)
     assert found.transaction_timeout_ms == 60_000
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [(TOPIC, [0, 2])]
-    (unknown,) = client.call(DESCRIBE_TRANSACTIONS, 0, Message(transactional_ids=["y"])).transaction_states
-    assert unknown.error_code == code("transactional_id_not_found")
+    unknown = client.call(DESCRIBE_TRANSACTIONS, 0, Message(transactional_ids=["y", ""])).transaction_states
+    assert [state.error_code for state in unknown] == [code("transactional_id_not_found"), code("invalid_request")]
 
     def listed(version: int, **filters: Any) -> list[str]:
         body = Message(**{"state_filters": [], "producer_id_filters": [], "duration_filter": -1} | filters)
@@ -203,8 +203,8 @@ def test_transactions_are_described_and_listed(client: TransactionClient) -> Non
     assert listed(1, duration_filter=1_000_000) == []
     assert listed(2, transactional_id_pattern="[xyz]") == ["x"]
     assert listed(2, transactional_id_pattern="xx") == []
-    strange = client.call(LIST_TRANSACTIONS, 0, Message(state_filters=["Strange"], producer_id_filters=[]))
-    assert strange.unknown_state_filters == ["Strange"]
+    strange = client.call(LIST_TRANSACTIONS, 0, Message(state_filters=["Strange", "Dead"], producer_id_filters=[]))
+    assert (strange.unknown_state_filters, strange.transaction_states) == (["Strange"], [])
     bad = Message(state_filters=[], producer_id_filters=[], duration_filter=-1, transactional_id_pattern="(")
     assert client.call(LIST_TRANSACTIONS, 2, bad).error_code == code("invalid_regular_expression")
 
