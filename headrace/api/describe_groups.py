@@ -30,7 +30,7 @@ class DescribeGroups:
 
 
 async def _answer(
-    names: list[str], described: list[asyncio.Future[GroupDescription | None]], operations: int, version: int
+    names: list[str], described: list[asyncio.Future[GroupDescription | str]], operations: int, version: int
 ) -> Message:
     groups = []
     for name, description in zip(names, described, strict=True):
@@ -39,21 +39,16 @@ async def _answer(
         except KafkaError as error:
             groups.append(Message(group_id=name, error_code=error.code, error_message=error.message or None))
             continue
-        group = _missing(name, version) if found is None else _found(name, found)
+        group = _missing(name, found, version) if isinstance(found, str) else _found(name, found)
         group.authorized_operations = operations
         groups.append(group)
     return Message(groups=groups)
 
 
-def _missing(name: str, version: int) -> Message:
+def _missing(name: str, why: str, version: int) -> Message:
     if version < 6:
         return Message(group_id=name, group_state=DEAD)
-    return Message(
-        group_id=name,
-        group_state=DEAD,
-        error_code=ErrorCode.group_id_not_found,
-        error_message=f"Group {name} not found.",
-    )
+    return Message(group_id=name, group_state=DEAD, error_code=ErrorCode.group_id_not_found, error_message=why)
 
 
 def _found(name: str, group: GroupDescription) -> Message:

@@ -328,7 +328,7 @@ class GroupStory:
 
     async def _do_show(self, words: list[str]) -> None:
         def told(group: object) -> str:
-            if group is None:
+            if isinstance(group, str):
                 return "no such group"
             members = ", ".join(f"{m.member_id} has {_part_text(m.assignment)}" for m in group.members)
             return f"{group.state}: {members or 'nobody'}"

@@ -148,7 +148,7 @@ class GroupListing(Struct, frozen=True):
 
 
 class DescribeGroup(Struct, frozen=True):
-    """Answered with a GroupDescription, or None when there is no such group."""
+    """Answered with a GroupDescription, or with a sentence that says why there is none."""
 
     group_id: str
 

@@ -102,7 +102,7 @@ class ConsumerGroups:
             raise KafkaError(ErrorCode.invalid_request, problem)
         if command.assignor is not None and command.assignor not in self._planning.assignors:
             known = ", ".join(self._planning.assignors)
-            words = f"There is no assignor {command.assignor}; choose from {known}."
+            words = f"ServerAssignor {command.assignor} is not supported. Supported assignors: {known}."
             raise KafkaError(ErrorCode.unsupported_assignor, words)
         if command.pattern:
             try:

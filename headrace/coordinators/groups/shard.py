@@ -302,8 +302,9 @@ class GroupShard:
 
     def _describe(self, command: DescribeGroup, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if group is not None:
-            outcome.reply = _description(group)
+        other = command.group_id in self.durable.consumers
+        why = f"Group {command.group_id} is not a classic group." if other else f"Group {command.group_id} not found."
+        outcome.reply = why if group is None else _description(group)
 
     def _describe_consumer_group(self, command: DescribeConsumerGroup, outcome: Outcome, now_ms: int) -> None:
         outcome.reply = self._consumers.describe(command.group_id)

@@ -138,7 +138,9 @@ def test_other_apis_tell_the_kinds_of_groups_apart() -> None:
         only = (await room.ask(LIST, 5, types_filter=["Consumer"], states_filter=["stable"])).groups
         assert [group.group_id for group in only] == ["g"]
         assert (await room.ask(DESCRIBE, 5, groups=["g"])).groups[0].group_state == "Dead"
-        assert (await room.ask(DESCRIBE, 6, groups=["g"])).groups[0].error_code == ErrorCode.group_id_not_found
+        other = (await room.ask(DESCRIBE, 6, groups=["g"])).groups[0]
+        assert other.error_code == ErrorCode.group_id_not_found
+        assert other.error_message == "Group g is not a classic group."
         described = (await room.ask(CONSUMER_DESCRIBE, 1, group_ids=["old"])).groups[0]
         assert described.error_code == ErrorCode.group_id_not_found
         assert described.error_message == "Group old is not a consumer group."
@@ -179,6 +181,14 @@ def test_offsets_are_committed_fetched_and_deleted_with_the_members_epoch() -> N
         deleted = await room.ask(OFFSET_DELETE, 0, group_id="g", topics=places)
         codes = [topic.partitions[0].error_code for topic in deleted.topics]
         assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none]
+
+    in_group_room(story)
+
+
+def test_unknown_assignor_is_refused_in_the_words_that_consumers_show() -> None:
+    async def story(room: GroupRoom) -> None:
+        refused = await joined(room, server_assignor="best")
+        assert refused.error_message == "ServerAssignor best is not supported. Supported assignors: uniform, range."
 
     in_group_room(story)
 
