@@ -56,6 +56,8 @@ class TxnOffsetCommit:
         self, request: Request, command: CommitInTransaction, response: Message, waiting: list[Message]
     ) -> Message:
         try:
+            if not command.group_id:
+                raise KafkaError(ErrorCode.invalid_group_id)
             await self._enter(request, self._journal_of(command.group_id))
             codes: list[ErrorCode] = await self._groups.submit(command)
         except KafkaError as error:

@@ -229,7 +229,7 @@ class GroupShard:
 
     def _commit_in_transaction(self, command: CommitInTransaction, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
-        if not command.group_id or not _storable(command.group_id):
+        if not _storable(command.group_id):
             outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
             return
         consumer = self.durable.consumers.get(command.group_id)

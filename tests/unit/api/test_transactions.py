@@ -182,6 +182,16 @@ def test_offsets_for_a_member_that_is_none_are_refused(client: TransactionClient
     assert client.committed(stable=True) == (-1, NONE)
 
 
+@pytest.mark.parametrize("version", range(6))
+def test_a_group_without_a_name_takes_no_offsets_whatever_the_transaction(
+    client: TransactionClient, version: int
+) -> None:
+    client.find("", 0)
+    assert client.send_offset(version, 5, group="") == code("invalid_group_id")
+    client.id = "nobody"
+    assert client.send_offset(version, 5, group="") == code("invalid_group_id")
+
+
 def test_transactions_are_described_and_listed(client: TransactionClient) -> None:
     assert client.add(3, [0, 2]) == [NONE, NONE]
     (found,) = client.call(DESCRIBE_TRANSACTIONS, 0, Message(transactional_ids=["x"])).transaction_states
