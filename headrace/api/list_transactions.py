@@ -1,7 +1,8 @@
 """ListTransactions, v0 to v2: the transactional ids that this broker coordinates (KIP-664).
 
-Filters by state and producer id; v1 brings a shortest duration of open transactions (KIP-994), v2 a pattern that the
-whole id must match (KIP-1152); one that cannot be understood is INVALID_REGULAR_EXPRESSION.
+Filters by state and producer id; v1 brings a shortest duration (KIP-994), v2 a pattern that the whole id must match
+(KIP-1152); one that cannot be understood is INVALID_REGULAR_EXPRESSION. An id that has had no transaction yet passes
+every duration, as in Kafka: clients that leave the field at 0 mean all.
 """
 
 from __future__ import annotations
@@ -50,4 +51,4 @@ class ListTransactions:
             return False
         if body.duration_filter < 0:
             return True
-        return transaction.start_ms != NO_TIME and self._clock.now_ms() - transaction.start_ms > body.duration_filter
+        return transaction.start_ms == NO_TIME or self._clock.now_ms() - transaction.start_ms > body.duration_filter

@@ -219,6 +219,12 @@ def test_transactions_are_described_and_listed(client: TransactionClient) -> Non
     assert client.call(LIST_TRANSACTIONS, 2, bad).error_code == code("invalid_regular_expression")
 
 
+def test_an_id_without_a_transaction_is_listed_whatever_the_duration(client: TransactionClient) -> None:
+    asked = Message(state_filters=[], producer_id_filters=[], duration_filter=0)
+    (listed,) = client.call(LIST_TRANSACTIONS, 1, asked).transaction_states
+    assert (listed.transactional_id, listed.transaction_state) == ("x", "Empty")
+
+
 def test_producers_of_a_partition_are_described(client: TransactionClient) -> None:
     assert client.produce(12, partition=1) == NONE
     asked = Message(topics=[Message(name=TOPIC, partition_indexes=[0, 1, 9])])
