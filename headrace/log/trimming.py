@@ -158,7 +158,7 @@ class TrimmableLog(DurableLog):
     # -- from the back ------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on; a batch that spans it goes whole."""
+        """Drop everything from `offset` on; a batch that spans it goes whole, and so do epochs that began there."""
         if offset < self.segments[0].base_offset:
             self.restart_at(offset)
             return
@@ -166,6 +166,7 @@ class TrimmableLog(DurableLog):
             if self.offline is not None:
                 raise self._refusal()
             if offset >= self.end_offset:
+                self.epochs.cut_tail(offset)  # the last one may have no records
                 return
             place = segment_at(self.segments, offset)
             segment = self.segments[place]

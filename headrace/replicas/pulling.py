@@ -90,8 +90,13 @@ class Pulled:
             logger.info(
                 "%s: cutting %d records that its leader does not have", self.partition, self.offset - step.cut_at
             )
+        if step.cut_at < self.offset or step.ask_again:  # also where only an epoch without records has to go
             await self.partition.reshape(self.epoch, self.log.truncate_to, step.cut_at)
         if step.ask_again and self.asked_epoch >= 0:
+            if self.asked_epoch >= asked:
+                raise KafkaError(
+                    ErrorCode.unknown_leader_epoch, f"{self.partition}: nothing could be cut off epoch {asked}"
+                )
             return
         self.reconciled = True
 

@@ -96,6 +96,31 @@ def test_a_partition_of_another_leader_refuses_writes_and_fences_epochs() -> Non
     play(story)
 
 
+def test_who_led_without_writing_finds_where_its_log_parts_from_the_next_leaders() -> None:
+    """Its last epoch has no records, and nobody else knows it: there is nothing to cut, but that epoch has to go."""
+
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        _, committed = write(one, 5)
+        await committed
+        await trio.alike()
+        for pair in (("broker-1", "broker-2"), ("broker-1", "broker-3"), ("broker-2", "broker-3")):
+            trio.network.cut(*pair)
+        write(one, 3)  # nobody else gets it
+        trio.hidden_from = {1}
+        trio.elect(2, isr=(1, 2, 3))
+        write(two, 2)  # nor this
+        trio.hidden_from = {2, 3}
+        trio.elect(1, isr=(1, 2, 3))
+        trio.hidden_from = set()
+        trio.elect(2, isr=(1, 2, 3))
+        trio.network.mend()
+        await trio.alike()
+        assert one.partition.log.end_offset == 7
+
+    play(story, min_insync_replicas=2)
+
+
 def test_after_an_election_the_old_leaders_uncommitted_records_go_and_the_committed_stay() -> None:
     async def story(trio: Trio) -> None:
         one, two = trio.nodes[1], trio.nodes[2]
