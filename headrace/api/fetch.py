@@ -8,6 +8,7 @@ has passed, and reads once more. Bytes that are not in memory are read off the e
 whole even if it is larger than the limits (KIP-74); after that a response may end in the middle of a batch.
 
 Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
+From version 16 on, who comes to the wrong broker or with an old epoch is told who leads (KIP-951, leader_hints).
 
 A replica (replica_id >= 0) gets everything that is stored, committed or not; its sessions are in replica_fetch.
 
@@ -21,8 +22,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Peer, Reply, Request
 from headrace.api.fetch_sessions import FetchPlan, FetchSessions, Wanted
+from headrace.api.leader_hints import LeaderHints
 from headrace.api.replica_fetch import ReplicaFetch, Watched
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
@@ -35,6 +37,7 @@ from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
 READ_COMMITTED = 1
+_LEADER_IS_NEWS = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 OffLoop = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
@@ -48,6 +51,7 @@ class Fetch:
         entropy: Entropy,
         off_loop: OffLoop,
         max_bytes: int,
+        hints: LeaderHints,
     ) -> None:
         self._host = host
         self._replicas = ReplicaFetch(self, host, clock, entropy)
@@ -55,10 +59,11 @@ class Fetch:
         self._clock = clock
         self._off_loop = off_loop
         self._max_bytes = max_bytes
+        self._hints = hints
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
-        reader = Reader(body)
+        reader = Reader(body, request.peer)
         if reader.is_replica:
             return self._replicas(request, reader)
         try:
@@ -120,22 +125,29 @@ class Fetch:
 
     def answer(self, attempt: Attempt) -> Reply:
         if attempt.load_cached():
-            return attempt.response()
+            return self._response(attempt)
         return self._load(attempt)
 
     async def _load(self, attempt: Attempt) -> Message:
         for found in attempt.found:
             if found.records is None and found.slice is not None:
                 found.records = await self._off_loop(found.slice.load)
-        return attempt.response()
+        return self._response(attempt)
+
+    def _response(self, attempt: Attempt) -> Message:
+        response = attempt.response()
+        for wanted, answer in attempt.led_elsewhere:
+            self._hints.point(attempt.reader.peer, wanted.topic_id or wanted.topic, wanted.index, answer, response)
+        return response
 
 
 class Reader:
     """Who asks, and what he may see."""
 
-    __slots__ = ("audience", "rack", "replica_epoch", "replica_id")
+    __slots__ = ("audience", "peer", "rack", "replica_epoch", "replica_id")
 
-    def __init__(self, body: Message) -> None:
+    def __init__(self, body: Message, peer: Peer) -> None:
+        self.peer = peer
         self.replica_id: int = max(body.replica_id, body.replica_state.replica_id)
         self.replica_epoch: int = body.replica_state.replica_epoch
         self.rack: str = "" if self.is_replica else body.rack_id
@@ -169,7 +181,7 @@ class _Found:
 class Attempt:
     """One pass over the partitions of a fetch."""
 
-    __slots__ = ("found", "plan", "reader", "size", "urgent")
+    __slots__ = ("found", "led_elsewhere", "plan", "reader", "size", "urgent")
 
     def __init__(self, plan: FetchPlan, reader: Reader) -> None:
         self.plan = plan
@@ -177,6 +189,7 @@ class Attempt:
         self.found: list[_Found] = []
         self.size = 0
         self.urgent = False  # an answer that must not wait
+        self.led_elsewhere: list[tuple[Wanted, Message]] = []  # partitions whose readers look for the leader
 
     def add(self, wanted: Wanted, partition: Partition, slice_: Slice) -> None:
         self.found.append(_Found(wanted, partition, slice_, None))
@@ -239,7 +252,7 @@ class Attempt:
             topics[-1].partitions.append(answer)
             if plan.session is not None and found.records:
                 plan.session.served(wanted)
-        return Message(session_id=plan.session_id, responses=topics)
+        return Message(session_id=plan.session_id, responses=topics, node_endpoints=[])
 
     def _partition(self, found: _Found) -> Message | None:
         """This partition's part of the response; None when a session's client knows it all already."""
@@ -247,7 +260,10 @@ class Attempt:
         if found.error is not None or partition is None:
             code = found.error.code if found.error is not None else ErrorCode.unknown_server_error
             wanted.told_end = -1
-            return Message(partition_index=wanted.index, error_code=code, high_watermark=-1, records=b"")
+            answer = Message(partition_index=wanted.index, error_code=code, high_watermark=-1, records=b"")
+            if code in _LEADER_IS_NEWS:
+                self.led_elsewhere.append((wanted, answer))
+            return answer
         end, start = partition.high_watermark, partition.log.start_offset
         known = end == wanted.told_end and start == wanted.told_start
         redirected = found.diverging is not None or found.preferred >= 0

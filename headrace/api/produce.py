@@ -10,12 +10,12 @@ transaction, and may do so, is in transactional_produce; from version 12 on a wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from headrace.api.contract import Disconnect, Reply, Request
+from headrace.api.leader_hints import LeaderHints
 from headrace.api.transaction_entry import Admission
 from headrace.api.transactional_produce import TransactionalProduce, refusal
-from headrace.model.image import INTERNAL_TOPICS, ClusterImage
+from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.names import topic_name_problem
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -23,15 +23,13 @@ from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
-_Waiting = list[tuple[asyncio.Future[None], Message]]
+_Waiting = list[tuple[asyncio.Future[None], Message, Partition]]
 
 
 class Produce:
-    def __init__(
-        self, host: ReplicaHost, image: Callable[[], ClusterImage], clock: Clock, transactions: TransactionalProduce
-    ) -> None:
+    def __init__(self, host: ReplicaHost, hints: LeaderHints, clock: Clock, transactions: TransactionalProduce) -> None:
         self._host = host
-        self._image = image
+        self._hints = hints
         self._clock = clock
         self._transactions = transactions
 
@@ -50,19 +48,19 @@ class Produce:
             if failed is not None:
                 raise Disconnect(f"a Produce with acks=0 failed: {failed}")
             return None
-        return response if not waiting else self._when_committed(response, waiting, request.body.timeout_ms / 1000)
+        return response if not waiting else self._when_committed(request, response, waiting)
 
     async def _later(self, request: Request, admission: Admission, entered: asyncio.Future[None]) -> Message:
         await entered
         response, waiting, _ = self._produce(request, admission)
         if waiting:
-            await self._when_committed(response, waiting, request.body.timeout_ms / 1000)
+            await self._when_committed(request, response, waiting)
         return response
 
     def _produce(self, request: Request, admission: Admission | None) -> tuple[Message, _Waiting, KafkaError | None]:
         """The response, what of it still has to be committed, and the first error."""
         waiting: _Waiting = []
-        topics = []
+        response = Message(responses=[], node_endpoints=[])
         failed: KafkaError | None = None
         for topic in request.body.topic_data:
             answers = []
@@ -70,8 +68,10 @@ class Produce:
                 answer, problem = self._append(request, topic, data, waiting, admission)
                 failed = failed or problem
                 answers.append(answer)
-            topics.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-        return Message(responses=topics), waiting, failed
+                if problem is not None and problem.code is ErrorCode.not_leader_or_follower:
+                    self._hints.point(request.peer, topic.topic_id or topic.name, data.index, answer, response)
+            response.responses.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        return response, waiting, failed
 
     def _append(
         self, request: Request, topic: Message, data: Message, waiting: _Waiting, admission: Admission | None
@@ -101,10 +101,10 @@ class Produce:
             if acks != 0:
                 future = partition.committed(appended) if acks == -1 else partition.stored(appended)
                 if future is not None:
-                    waiting.append((future, answer))
+                    waiting.append((future, answer, partition))
             return answer, None
         except KafkaError as error:
-            return self._refusal(data.index, error, partition), error
+            return _refusal(data.index, error, partition), error
 
     def _find(self, version: int, topic: Message, index: int) -> Partition:
         if version >= 13:
@@ -116,41 +116,40 @@ class Produce:
                 raise KafkaError(ErrorCode.invalid_topic_exception, topic_name_problem(topic.name) or "") from None
             raise
 
-    def _refusal(self, index: int, error: KafkaError, partition: Partition | None) -> Message:
-        answer = Message(
-            index=index,
-            error_code=error.code,
-            base_offset=-1,
-            log_append_time=-1,
-            log_start_offset=-1 if partition is None else partition.log.start_offset,
-            error_message=error.message or None,
-        )
-        if isinstance(error, InvalidRecords):
-            answer.record_errors = [
-                Message(batch_index=place, batch_index_error_message=error.why) for place in error.places
-            ]
-        if error.code is ErrorCode.not_leader_or_follower and partition is not None:
-            known = self._image().partition(partition.topic, partition.index)
-            if known is not None:
-                answer.current_leader = Message(leader_id=known.leader, leader_epoch=known.leader_epoch)
-        return answer
-
-    async def _when_committed(self, response: Message, waiting: _Waiting, timeout_s: float) -> Message:
+    async def _when_committed(self, request: Request, response: Message, waiting: _Waiting) -> Message:
         """Every partition's fate by the deadline. What is not committed by then is stored all the same: the client
         learns that it does not know."""
-        futures = [future for future, _ in waiting]
-        timer = self._clock.call_later(timeout_s, _give_up, futures)
+        futures = [future for future, _, _ in waiting]
+        timer = self._clock.call_later(request.body.timeout_ms / 1000, _give_up, futures)
         try:
             await asyncio.wait(futures)
         finally:
             timer.cancel()
-        for future, answer in waiting:
+        for future, answer, partition in waiting:
             error = future.exception()
             if isinstance(error, KafkaError):
                 answer.error_code = error.code
                 answer.error_message = error.message or None
                 answer.base_offset = -1
+                if error.code is ErrorCode.not_leader_or_follower:
+                    self._hints.point(request.peer, partition.topic_id, partition.index, answer, response)
         return response
+
+
+def _refusal(index: int, error: KafkaError, partition: Partition | None) -> Message:
+    answer = Message(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time=-1,
+        log_start_offset=-1 if partition is None else partition.log.start_offset,
+        error_message=error.message or None,
+    )
+    if isinstance(error, InvalidRecords):
+        answer.record_errors = [
+            Message(batch_index=place, batch_index_error_message=error.why) for place in error.places
+        ]
+    return answer
 
 
 def _check_admitted(admission: Admission, partition: Partition, request: Request) -> None:

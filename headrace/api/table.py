@@ -40,6 +40,7 @@ from headrace.api.heartbeat import Heartbeat
 from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.api.init_producer_id import InitProducerId
 from headrace.api.join_group import JoinGroup
+from headrace.api.leader_hints import LeaderHints
 from headrace.api.leave_group import LeaveGroup
 from headrace.api.list_config_resources import ListConfigResources
 from headrace.api.list_groups import ListGroups
@@ -133,10 +134,12 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     def ensure_offsets_topic() -> Awaitable[None]:
         return rooms.ensure_internal_topic(GROUP_OFFSETS_TOPIC)
 
-    produce = Produce(host, rooms.image, clock, TransactionalProduce(entry))
+    hints = LeaderHints(rooms.image, rooms.address_of)
+    produce = Produce(host, hints, clock, TransactionalProduce(entry))
+    fetch = Fetch(host, sessions, clock, entropy, disk.off_loop, config.fetch_max_bytes, hints)
     apis = [
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
-        Api(1, "Fetch", 4, 18, Fetch(host, sessions, clock, entropy, disk.off_loop, config.fetch_max_bytes)),
+        Api(1, "Fetch", 4, 18, fetch),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
         Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, rooms.address_of, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),

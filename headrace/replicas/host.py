@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from headrace.log.logs import Logs
-from headrace.model.image import ClusterImage, PartitionImage, TopicImage
+from headrace.model.image import NO_CONTROLLER, ClusterImage, PartitionImage, TopicImage
 from headrace.model.settings import LONG_MAX
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.follower import ReplicaPulls
@@ -57,6 +57,7 @@ class ReplicaHost:
         self._pulls: ReplicaPulls | None = None
         self._topics: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[uuid.UUID, dict[int, Partition]] = {}
+        self._image = ClusterImage("", NO_CONTROLLER)
         self._listeners: list[LeadershipChanged] = []
 
     # --- plugs ------------------------------------------------------------------------------------------------------
@@ -131,16 +132,23 @@ class ReplicaHost:
         try:
             return self._topics[topic][index]
         except KeyError:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+            raise self._absent(topic, index) from None
 
     def find_by_id(self, topic_id: uuid.UUID | None, index: int) -> Partition:
         partitions = self._by_id.get(topic_id) if topic_id is not None else None
-        if partitions is None:
+        if partitions is None or topic_id is None:
             raise KafkaError(ErrorCode.unknown_topic_id)
         try:
             return partitions[index]
         except KeyError:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+            topic = self._image.topics_by_id.get(topic_id)
+            raise self._absent(topic.name if topic is not None else "", index) from None
+
+    def _absent(self, topic: str, index: int) -> KafkaError:
+        """A partition that other brokers have is theirs to serve: clients look for its leader when they hear that."""
+        if self._image.partition(topic, index) is None:
+            return KafkaError(ErrorCode.unknown_topic_or_partition)
+        return KafkaError(ErrorCode.not_leader_or_follower, f"{topic}-{index} is on other brokers")
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
         """The replica that a consumer in `rack` should read from; None if that is this one. It must be in sync and have
@@ -170,6 +178,7 @@ class ReplicaHost:
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """Make the hosted partitions those of `new`. Topics that did not change cost nothing."""
         settings_changed = old.broker_settings != new.broker_settings
+        self._image = new
         self._home.brokers = new.brokers
         if settings_changed or not old.cluster_id:
             self._limit_rates(self._settings_in(new))
@@ -189,12 +198,13 @@ class ReplicaHost:
     def _drop(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.id, None)
         for partition in self._topics.pop(topic.name, {}).values():
-            self._let_go(partition, f"topic {topic.name} was deleted")
+            gone = KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {topic.name} was deleted")
+            self._let_go(partition, gone)
 
-    def _let_go(self, partition: Partition, why: str) -> None:
+    def _let_go(self, partition: Partition, why: KafkaError) -> None:
         if self._home.pulls is not None:
             self._home.pulls.stop(partition)
-        partition.resign(KafkaError(ErrorCode.unknown_topic_or_partition, why))
+        partition.resign(why)
         self._logs.delete(partition.topic, partition.index)
 
     def _host(self, topic: TopicImage, image: ClusterImage, known: Sequence[PartitionImage]) -> None:
@@ -209,7 +219,7 @@ class ReplicaHost:
             if self._broker_id not in wanted.replicas:
                 if partition is not None and not partition.knows_better(wanted):
                     del hosted[wanted.index]
-                    self._let_go(partition, f"{partition} is on other brokers now")
+                    self._let_go(partition, self._absent(topic.name, wanted.index))
                 continue
             if partition is None:
                 partition = hosted[wanted.index] = self._open(topic, wanted, config)

@@ -15,6 +15,7 @@ from headrace.api.api_versions import ApiVersions
 from headrace.api.contract import Handler, Peer, Request
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
+from headrace.api.leader_hints import LeaderHints
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.table import Api
@@ -66,6 +67,7 @@ class Node:
         self.host = ReplicaHost(self.id, self.logs, clock, {}, lag_s=self._trio.lag_s, watermarks=self.watermarks)
         self.host.join_cluster(net, self._trio, lambda: self.in_touch)
         self.host.registered(self.epoch)
+        self.hints = LeaderHints(lambda: self._image, lambda _, broker: (broker.host, broker.port))
         self.fetch = Fetch(
             self.host,
             FetchSessions(clock, SeededEntropy(1), 100),
@@ -73,6 +75,7 @@ class Node:
             SeededEntropy(2),
             self.disk.off_loop,
             50 << 20,
+            self.hints,
         )
         self.listener = Listener(net, clock, max_frame_bytes=100 << 20, max_connections=100, max_idle_s=1e9)
         await self.listener.bind(f"broker-{self.id}", 0)

@@ -1,0 +1,35 @@
+"""Who leads, told along with the answer that this broker does not (KIP-951): clients need not ask for metadata then.
+
+Produce (v10 on) and Fetch (v16 on) have a place for it: the leader and its epoch beside the partition, and its address
+once for the whole response. It is as new as this broker's image; a client takes it only if the epoch is above its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from headrace.api.contract import Peer
+from headrace.model.image import BrokerImage, ClusterImage
+from headrace.wire.messages import Message
+
+
+class LeaderHints:
+    def __init__(
+        self, image: Callable[[], ClusterImage], address_of: Callable[[Peer, BrokerImage], tuple[str, int]]
+    ) -> None:
+        self._image = image
+        self._address_of = address_of
+
+    def point(self, peer: Peer, topic: str | uuid.UUID, index: int, answer: Message, response: Message) -> None:
+        """Write down in the partition's `answer` who leads it, and in the `response` where that broker is."""
+        image = self._image()
+        found = image.topics_by_id.get(topic) if isinstance(topic, uuid.UUID) else image.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return
+        known = found.partitions[index]
+        answer.current_leader = Message(leader_id=known.leader, leader_epoch=known.leader_epoch)
+        leader = image.brokers.get(known.leader)
+        if leader is not None and all(told.node_id != leader.id for told in response.node_endpoints):
+            host, port = self._address_of(peer, leader)
+            response.node_endpoints.append(Message(node_id=leader.id, host=host, port=port, rack=leader.rack))

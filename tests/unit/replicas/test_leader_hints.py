@@ -1,0 +1,120 @@
+"""A client that comes to the wrong broker is told so, and who the right one is and where (KIP-951)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headrace.api.list_offsets import ListOffsets
+from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.api.produce import Produce
+from headrace.api.transactional_produce import TransactionalProduce
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+from tests.unit.log.batches import batch
+from tests.unit.replicas.trio import TOPIC, TOPIC_ID, Node, Trio, play
+
+
+async def fetched(node: Node, epoch: int = -1, index: int = 0) -> Message:
+    part = Message(partition=index, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=epoch)
+    part.last_fetched_epoch = -1
+    return await node.ask(
+        node.fetch,
+        17,
+        topics=[Message(topic="", topic_id=TOPIC_ID, partitions=[part])],
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=0,
+        session_epoch=-1,
+        replica_id=-1,
+        replica_state=Message(replica_id=-1, replica_epoch=-1),
+        isolation_level=0,
+        rack_id="",
+    )
+
+
+async def produced(node: Node, acks: int = 1) -> Message:
+    produce = Produce(node.host, node.hints, node.clock, TransactionalProduce(cast("Any", None)))
+    data = [Message(name=TOPIC, topic_id=None, partition_data=[Message(index=0, records=batch(1))])]
+    return await node.ask(produce, 11, transactional_id=None, acks=acks, timeout_ms=1000, topic_data=data)
+
+
+def hint(answer: Message, part: Message) -> tuple[Any, ...]:
+    leader = part.current_leader
+    return leader.leader_id, leader.leader_epoch, [(told.node_id, told.host) for told in answer.node_endpoints]
+
+
+@pytest.mark.parametrize("replicas", [(1, 2, 3), (2, 3)], ids=["a follower", "not even a replica"])
+def test_who_does_not_lead_says_who_does(replicas: tuple[int, ...]) -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        trio.store(replicas=replicas, isr=(2, 3), isr_epochs=(1, 1), leader=2, leader_epoch=1)
+        answer = await fetched(one)
+        part = answer.responses[0].partitions[0]
+        assert part.error_code == ErrorCode.not_leader_or_follower
+        assert hint(answer, part) == (2, 1, [(2, "broker-2")])
+        answer = await produced(one)
+        part = answer.responses[0].partition_responses[0]
+        assert part.error_code == ErrorCode.not_leader_or_follower
+        assert hint(answer, part) == (2, 1, [(2, "broker-2")])
+
+    play(story)
+
+
+def test_a_partition_on_other_brokers_is_not_unknown_to_any_api() -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        trio.store(replicas=(2, 3), isr=(2, 3), isr_epochs=(1, 1), leader=2, leader_epoch=1)
+        asked = [Message(partition_index=0, current_leader_epoch=-1, timestamp=-1)]
+        listed = await one.ask(
+            ListOffsets(one.host, one.disk.off_loop),
+            7,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[Message(name=TOPIC, partitions=asked)],
+        )
+        assert listed.topics[0].partitions[0].error_code == ErrorCode.not_leader_or_follower
+        ended = await one.ask(
+            OffsetForLeaderEpoch(one.host),
+            4,
+            replica_id=-1,
+            topics=[
+                Message(
+                    topic=TOPIC,
+                    partitions=[Message(partition=index, current_leader_epoch=-1, leader_epoch=0) for index in (0, 1)],
+                )
+            ],
+        )
+        codes = [part.error_code for part in ended.topics[0].partitions]
+        assert codes == [ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition]
+        answer = await fetched(one, index=1)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
+
+    play(story)
+
+
+def test_a_reader_of_an_earlier_epoch_hears_of_the_new_one() -> None:
+    async def story(trio: Trio) -> None:
+        trio.elect(2)
+        answer = await fetched(trio.nodes[2], epoch=0)
+        part = answer.responses[0].partitions[0]
+        assert part.error_code == ErrorCode.fenced_leader_epoch
+        assert hint(answer, part) == (2, 1, [(2, "broker-2")])
+
+    play(story)
+
+
+def test_who_loses_the_lead_while_a_producer_waits_says_who_has_it() -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        for other in (2, 3):
+            trio.network.cut("broker-1", f"broker-{other}")
+        trio.clock.call_later(0.1, lambda: trio.elect(2))
+        answer = await produced(one, acks=-1)
+        part = answer.responses[0].partition_responses[0]
+        assert part.error_code == ErrorCode.not_leader_or_follower
+        assert hint(answer, part) == (2, 1, [(2, "broker-2")])
+
+    play(story)
