@@ -3,9 +3,9 @@
 Who reads with isolation level 1 (read_committed) gets what lies before the last stable offset, and a list of the
 aborted transactions in it, by which the client leaves out their records.
 
-Stage one reads. If that gives fewer than min_bytes, the reply waits once, until enough has been appended or max_wait
-has passed, and reads once more. Bytes that are not in memory are read off the event loop. The first batch goes out
-whole even if it is larger than the limits (KIP-74); after that a response may end in the middle of a batch.
+Stage one reads. If that gives fewer than min_bytes and there is no more, the reply waits once, until enough has been
+appended or max_wait has passed, and reads once more. Bytes that are not in memory are read off the event loop. The
+first batch goes out whole even if it is larger than the limits (KIP-74).
 
 Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
 From version 16 on, who comes to the wrong broker or with an old epoch is told who leads (KIP-951, leader_hints).
@@ -71,9 +71,10 @@ class Fetch:
         except KafkaError as error:
             return Message(error_code=error.code)
         attempt = self.read(plan, body.max_bytes, reader)
-        if attempt.urgent or attempt.size >= body.min_bytes or body.max_wait_ms <= 0 or not plan.wanted:
+        missing_bytes = min(body.min_bytes, body.max_bytes) - attempt.size
+        if attempt.urgent or missing_bytes <= 0 or body.max_wait_ms <= 0 or not plan.wanted:
             return self.answer(attempt)
-        return _LongPoll(self, attempt, body).reply
+        return _LongPoll(self, attempt, body, missing_bytes).reply
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -194,6 +195,7 @@ class Attempt:
     def add(self, wanted: Wanted, partition: Partition, slice_: Slice) -> None:
         self.found.append(_Found(wanted, partition, slice_, None))
         self.size += slice_.size
+        self.urgent = self.urgent or slice_.more  # whole batches seldom fill the room, and waiting makes it no larger
 
     def add_error(self, wanted: Wanted, error: KafkaError) -> None:
         self.found.append(_Found(wanted, None, None, error))
@@ -299,12 +301,12 @@ class _LongPoll:
 
     __slots__ = ("_attempt", "_fetch", "_max_bytes", "_missing_bytes", "_timer", "_wanting", "reply")
 
-    def __init__(self, fetch: Fetch, attempt: Attempt, body: Message) -> None:
+    def __init__(self, fetch: Fetch, attempt: Attempt, body: Message, missing_bytes: int) -> None:
         loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._attempt = attempt
         self._max_bytes = body.max_bytes
-        self._missing_bytes = body.min_bytes - attempt.size
+        self._missing_bytes = missing_bytes
         self.reply: asyncio.Future[Message] = loop.create_future()
         self._wanting = Wanting(self._missing_bytes, loop.create_future())
         for found in attempt.found:

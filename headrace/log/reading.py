@@ -29,9 +29,10 @@ class Wanted(NamedTuple):
 
 
 class Slice:
-    """A range of batches, not read yet. `size` is an upper estimate while the range is not known."""
+    """A range of batches, not read yet. `size` is an upper estimate while the range is not known; `more` says that the
+    reader could go on right behind it."""
 
-    __slots__ = ("_position", "_segment", "_segments", "_wanted", "size")
+    __slots__ = ("_position", "_segment", "_segments", "_wanted", "more", "size")
 
     def __init__(
         self,
@@ -40,8 +41,11 @@ class Slice:
         position: int = 0,
         wanted: Wanted | None = None,
         segments: Sequence[Segment] = (),
+        *,
+        more: bool = False,
     ) -> None:
         self.size = size
+        self.more = more
         self._segment = segment
         self._position = position
         self._wanted = wanted
@@ -124,11 +128,12 @@ def _next_batches(segments: Sequence[Segment], wanted: Wanted, wait: bool) -> Sl
         start = segments[at].locate(wanted.offset, wait=wait)
     segment = segments[at]
     stop = segment.size
+    more = at + 1 < len(segments) and segments[at + 1].base_offset < wanted.below
     if wanted.limited and (at + 1 == len(segments) or segments[at + 1].base_offset > wanted.below):
         stop = segment.locate(wanted.below, wait=wait)
     if start + wanted.max_bytes < stop:
-        stop = _shortened(segment, start, stop, wanted, wait)
-    return Slice(stop - start, segment, start) if stop > start else EMPTY
+        stop, more = _shortened(segment, start, stop, wanted, wait), True
+    return Slice(stop - start, segment, start, more=more) if stop > start else EMPTY
 
 
 def _shortened(segment: Segment, start: int, stop: int, wanted: Wanted, wait: bool) -> int:
