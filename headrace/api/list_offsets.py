@@ -2,7 +2,8 @@
 
 Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk
 (KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest that waits
-to be uploaded there (KIP-1023; nothing does). Any other time gives the first record at or after it, or -1 when there is
+to be uploaded there (KIP-1023; nothing does). In a version before its own each is UNSUPPORTED_VERSION. A partition
+that is named twice in one request is INVALID_REQUEST. Any other time gives the first record at or after it, or -1 when there is
 none. Searching may read the disk, so it happens off the event loop, in stage two. For isolation level 1
 (read_committed) the log ends at the last stable offset. A new leader that does not know yet how far its predecessor had
 committed does not tell where the log ends (KIP-207): it could be before what was told already.
@@ -10,6 +11,7 @@ committed does not tell where the log ends (KIP-207): it could be before what wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +21,8 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+# The version from which on a special time has its meaning.
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 READ_COMMITTED = 1
 
@@ -32,12 +36,16 @@ class ListOffsets:
 
     def __call__(self, request: Request) -> Reply:
         stable = request.body.isolation_level == READ_COMMITTED
+        twice = _named_twice(request.body)
         answers, searches = [], list[tuple[Message, Callable[[], tuple[int, int] | None]]]()
         for topic in request.body.topics:
             partitions = []
             for asked in topic.partitions:
                 answer = Message(partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
                 try:
+                    if (topic.name, asked.partition_index) in twice:
+                        raise KafkaError(ErrorCode.invalid_request, "a partition that is named twice")
+                    _check_meaning(asked.timestamp, request.version)
                     search = self._answer(topic.name, asked, answer, stable)
                     if search is not None:
                         searches.append((answer, search))
@@ -66,10 +74,8 @@ class ListOffsets:
             pass
         elif when == MAX_TIMESTAMP:
             return lambda: _dated(log.find_max_timestamp(end), answer, log.epochs.epoch_of)
-        elif when >= 0:
-            return lambda: _dated(log.find_time(when, end), answer, log.epochs.epoch_of)
         else:
-            raise KafkaError(ErrorCode.unsupported_version, f"no meaning is known for the time {when}")
+            return lambda: _dated(log.find_time(when, end), answer, log.epochs.epoch_of)
         return None
 
     async def _search(
@@ -81,6 +87,16 @@ class ListOffsets:
             except KafkaError as error:
                 answer.error_code = error.code
         return response
+
+
+def _named_twice(body: Message) -> set[tuple[str, int]]:
+    named = Counter((topic.name, asked.partition_index) for topic in body.topics for asked in topic.partitions)
+    return {place for place, times in named.items() if times > 1}
+
+
+def _check_meaning(when: int, version: int) -> None:
+    if when < 0 and version < _SINCE.get(when, version + 1):
+        raise KafkaError(ErrorCode.unsupported_version, f"the time {when} has no meaning in version {version}")
 
 
 def _code(error: KafkaError, version: int) -> ErrorCode:
