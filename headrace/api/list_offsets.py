@@ -2,9 +2,9 @@
 
 Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk
 (KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest that waits
-to be uploaded there (KIP-1023; nothing does). In a version before its own each is UNSUPPORTED_VERSION. A partition
-that is named twice in one request is INVALID_REQUEST. Any other time gives the first record at or after it, or -1 when there is
-none. Searching may read the disk, so it happens off the event loop, in stage two. For isolation level 1
+to be uploaded there (KIP-1023; nothing does). In a version before its own each is UNSUPPORTED_VERSION. A partition that
+is named twice in one request is INVALID_REQUEST. Any other time gives the first record at or after it, or -1 when there
+is none. Searching may read the disk, so it happens off the event loop, in stage two. For isolation level 1
 (read_committed) the log ends at the last stable offset. A new leader that does not know yet how far its predecessor had
 committed does not tell where the log ends (KIP-207): it could be before what was told already.
 """

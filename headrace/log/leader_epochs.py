@@ -35,7 +35,7 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int] | None:
         """(largest epoch not above the asked one, where it ended); None if nothing is known that far back."""
-        if not self.entries or epoch > self.latest:
+        if not self.entries or not 0 <= epoch <= self.latest:
             return None
         at = bisect_right(self.entries, (epoch, 1 << 62))
         if at == 0:

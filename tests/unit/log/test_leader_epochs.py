@@ -25,6 +25,7 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_end_of_the_log(
     assert known.end_offset_for(7, 40) == (7, 40)
     assert known.end_offset_for(8, 40) is None, "a later epoch than this log has seen"
     assert known.end_offset_for(0, 40) == (0, 0), "before the first, it ended where that begins"
+    assert known.end_offset_for(-1, 40) is None, "no epoch at all"
     assert LeaderEpochs().end_offset_for(0, 40) is None
 
 
