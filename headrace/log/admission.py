@@ -1,6 +1,7 @@
 """What a client's batch must fulfil before it may enter a log. Called by partition_log.py for every produced batch.
 
-Only the header is looked at, except on compacted topics: there every record needs a key, so the batch is opened.
+Only the header is looked at, except where every record counts: on compacted topics, which need keys, and on those that
+refuse what is too old.
 """
 
 from __future__ import annotations
@@ -24,33 +25,38 @@ def check_client_batch(
     attributes = header.attributes
     if attributes & CONTROL:
         raise KafkaError(ErrorCode.invalid_record, "a producer may not send a control batch")
-    if attributes & TRANSACTIONAL and (not transactional or header.producer_id < 0):
-        what = "without a producer id" if transactional else "in a request without a transactional id"
-        raise KafkaError(ErrorCode.invalid_record, f"a transactional batch {what}")
+    if attributes & TRANSACTIONAL and not transactional:
+        raise KafkaError(
+            ErrorCode.transactional_id_authorization_failed, "a transactional batch without a transactional id"
+        )
+    if attributes & TRANSACTIONAL and header.producer_id < 0:
+        raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer id")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise KafkaError(ErrorCode.invalid_record, f"producer {header.producer_id} sent no epoch or no sequence")
     if not config.log_append_time:
-        _check_time(header, config, now_ms)
+        _check_time(records, at, header, config, now_ms)
     if config.compacted:
         _check_keys(records, at)
 
 
-def _check_time(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+def _check_time(records: memoryview, at: int, header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    """The header has the latest time only: where records may be too old, each is looked at, and else to name them."""
     if header.attributes & LOG_APPEND_TIME:
         raise KafkaError(ErrorCode.invalid_timestamp, "only the broker may mark a batch as LogAppendTime")
-    if header.max_timestamp == NO_TIMESTAMP:
+    latest, earliest = now_ms + config.timestamp_after_max_ms, now_ms - config.timestamp_before_max_ms
+    if header.max_timestamp <= latest and earliest <= NO_TIMESTAMP:
         return
-    if header.max_timestamp - now_ms > config.timestamp_after_max_ms:
-        raise KafkaError(
+    try:
+        times = wire_records.times(records, at)
+    except Malformed as error:
+        raise KafkaError(ErrorCode.corrupt_message, f"a record batch cannot be opened: {error}") from error
+    wrong = [place for place, time in enumerate(times) if time != NO_TIMESTAMP and not earliest <= time <= latest]
+    if wrong:
+        raise InvalidRecords(
+            wrong,
+            f"dated {times[wrong[0]]}, outside of {earliest} to {latest}: see message.timestamp.before.max.ms and "
+            "message.timestamp.after.max.ms",
             ErrorCode.invalid_timestamp,
-            f"a record is dated {header.max_timestamp}, more than message.timestamp.after.max.ms = "
-            f"{config.timestamp_after_max_ms} after the broker's {now_ms}",
-        )
-    if now_ms - header.base_timestamp > config.timestamp_before_max_ms:
-        raise KafkaError(
-            ErrorCode.invalid_timestamp,
-            f"a record is dated {header.base_timestamp}, more than message.timestamp.before.max.ms = "
-            f"{config.timestamp_before_max_ms} before the broker's {now_ms}",
         )
 
 

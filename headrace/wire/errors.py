@@ -32,8 +32,8 @@ class KafkaError(Exception):
 class InvalidRecords(KafkaError):
     """Some records of a batch make it unacceptable: which, counted from 0, so that a client can tell (KIP-467)."""
 
-    def __init__(self, places: list[int], why: str) -> None:
-        super().__init__(ErrorCode.invalid_record, f"{len(places)} of the batch's records: {why}")
+    def __init__(self, places: list[int], why: str, code: ErrorCode = ErrorCode.invalid_record) -> None:
+        super().__init__(code, f"{len(places)} of the batch's records: {why}")
         self.places = places
         self.why = why
 

@@ -43,6 +43,7 @@ __all__ = [
     "scan_keys",
     "scan_times",
     "seal_batch",
+    "times",
     "without_key",
 ]
 
@@ -175,6 +176,15 @@ def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset
     if header.attributes & LOG_APPEND_TIME:
         times = [(offset, header.max_timestamp) for offset, _ in times]
     return next((found for found in times if found[0] >= from_offset and found[1] >= timestamp), None)
+
+
+def times(batch: Buffer, at: int = 0) -> list[int]:
+    """When each record says that it was made."""
+    header, section = open_batch(batch, at)
+    scanned = scan_times(
+        section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
+    )
+    return [timestamp for _, timestamp in scanned]
 
 
 def without_key(batch: Buffer, at: int = 0) -> list[int]:

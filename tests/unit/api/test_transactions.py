@@ -100,7 +100,7 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(
 
 
 def test_what_is_not_a_transaction_is_refused(client: TransactionClient) -> None:
-    assert client.produce(9, transactional_id=None) == code("invalid_record")
+    assert client.produce(9, transactional_id=None) == code("transactional_id_authorization_failed")
     assert client.produce(9, acks=1) == code("invalid_required_acks")
     assert client.add(3, [0, 9]) == [code("operation_not_attempted"), code("unknown_topic_or_partition")]
     client.id = ""

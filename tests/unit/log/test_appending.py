@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, crc_ok, read_header
-from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
+from headrace.wire.records import Record, encode_batch
 from sim.disk import SimDisk
 from tests.unit.log.batches import NOW, batch, from_producer, offsets, open_log, read_all
 
@@ -67,6 +68,18 @@ def test_what_a_client_may_not_send_is_refused_and_leaves_no_trace() -> None:
     assert (log.end_offset, log.size_bytes) == (0, 0)
     log.append(batch(attributes=CONTROL), 0, now_ms=NOW, internal=True)
     assert log.end_offset == 1
+
+
+def test_every_record_counts_and_those_of_a_wrong_time_are_named() -> None:
+    log = open_log(SimDisk(), TopicConfig(timestamp_after_max_ms=1000, timestamp_before_max_ms=1000))
+    at = [NOW, NOW - 1001, NOW + 1001, -1, NOW - 1000, NOW + 1000]
+    records = encode_batch([Record(place, time, b"k", b"v") for place, time in enumerate(at)], codec=1)
+    with pytest.raises(InvalidRecords) as error:
+        log.append(memoryview(records), 0, now_ms=NOW)
+    assert (error.value.code, error.value.places) == (ErrorCode.invalid_timestamp, [1, 2])
+    assert log.end_offset == 0
+    good = encode_batch([Record(place, at[time], b"k", b"v") for place, time in enumerate((0, 4, 5))], codec=1)
+    assert log.append(memoryview(good), 0, now_ms=NOW).last_offset == 2
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
