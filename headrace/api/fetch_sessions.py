@@ -2,7 +2,8 @@
 
 Epochs number the requests of a session, so that a lost reply is noticed: 0 opens one, -1 closes it, and a session id
 of 0 with epoch -1 asks for none. The store is bounded; when it is full the session that has been idle longest makes
-room if it has been idle for two minutes, and otherwise the client simply gets no session.
+room if it has been idle for two minutes, and otherwise the client simply gets no session. One that has forgotten all of
+its partitions ends, and its client is told so by session id 0.
 """
 
 from __future__ import annotations
@@ -119,14 +120,17 @@ class FetchSessions:
         session = self._sessions.get(body.session_id)
         if session is None:
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
-        if session.by_id != by_id:
-            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
         if body.session_epoch != session.next_epoch:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
         session.next_epoch = 1 if session.next_epoch == _LAST_EPOCH else session.next_epoch + 1
         session.last_used = self._clock.monotonic()
         self._sessions.move_to_end(session.id)
         session.update(body)
+        if not session.wanted:
+            del self._sessions[session.id]
+            return FetchPlan((), None, False)
         return FetchPlan(list(session.wanted.values()), session, True)
 
     def _open(self, by_id: bool, wanted: list[Wanted]) -> FetchSession | None:

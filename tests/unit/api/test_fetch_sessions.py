@@ -84,6 +84,7 @@ def test_unknown_sessions_and_wrong_epochs_are_told_apart() -> None:
     session = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
     assert refused(cache, asks(session + 1, 1)) is ErrorCode.fetch_session_id_not_found
     assert refused(cache, asks(session, 2)) is ErrorCode.invalid_fetch_session_epoch
+    assert refused(cache, asks(session, 2), version=13) is ErrorCode.invalid_fetch_session_epoch
     assert refused(cache, asks(session, 1), version=13) is ErrorCode.fetch_session_topic_id_error
     assert offsets(cache.plan(asks(session, 1), 12)) == {("a", 0): 5}
 
@@ -94,6 +95,13 @@ def test_closing_a_session_frees_its_place() -> None:
     cache.plan(asks(session, -1, ("a", 0, 5)), 12)
     assert len(cache) == 0
     assert refused(cache, asks(session, 1)) is ErrorCode.fetch_session_id_not_found
+
+
+def test_a_session_without_partitions_ends_and_its_client_hears_of_it() -> None:
+    cache, _ = sessions()
+    session = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
+    over = cache.plan(asks(session, 1, forget=(("a", 0),)), 12)
+    assert (over.session_id, over.incremental, list(over.wanted), len(cache)) == (0, False, [], 0)
 
 
 def test_a_full_store_serves_without_a_session_until_one_has_been_idle_for_long() -> None:
