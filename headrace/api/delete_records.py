@@ -10,6 +10,7 @@ import asyncio
 
 from headrace.api.contract import Reply, Request
 from headrace.api.deadline import result_of, settle
+from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -37,6 +38,8 @@ class DeleteRecords:
     def _one(self, topic: str, asked: Message, waiting: _Waiting) -> Message:
         try:
             partition = self._host.find(topic, asked.partition_index)
+            if topic in INTERNAL_TOPICS:
+                raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is the broker's own")
             _check_policy(partition, partition.log.config)
             start = partition.delete_records(asked.offset)
             answer = Message(partition_index=asked.partition_index, low_watermark=start, error_code=0)

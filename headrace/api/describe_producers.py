@@ -6,8 +6,9 @@ With it a transaction that hangs is found: one that a partition holds open and n
 from __future__ import annotations
 
 from headrace.api.contract import Request
+from headrace.model.names import topic_name_problem
 from headrace.replicas.host import ReplicaHost
-from headrace.wire.errors import KafkaError
+from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 
@@ -25,6 +26,9 @@ class DescribeProducers:
 
     def _one(self, topic: str, index: int) -> Message:
         try:
+            problem = topic_name_problem(topic)
+            if problem is not None:
+                raise KafkaError(ErrorCode.invalid_topic_exception, problem)
             partition = self._host.find(topic, index)
             partition.check_leader(-1)
         except KafkaError as error:

@@ -18,6 +18,7 @@ from tests.unit.api.transaction_client import (
 )
 
 NONE = 0
+DELETE_RECORDS = 21
 
 
 @pytest.fixture
@@ -147,6 +148,9 @@ def test_nobody_but_the_broker_writes_to_internal_topics(client: TransactionClie
     client.find("g", 0)
     assert client.produce(12, topic=topic) == code("invalid_topic_exception")
     assert client.produce(9, topic=topic, transactional_id=None, attributes=0) == code("invalid_topic_exception")
+    cut = [Message(name=topic, partitions=[Message(partition_index=0, offset=-1)])]
+    answer = client.call(DELETE_RECORDS, 2, Message(topics=cut, timeout_ms=1000)).topics[0].partitions[0]
+    assert (answer.error_code, answer.low_watermark) == (code("invalid_topic_exception"), -1)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -234,6 +238,13 @@ def test_producers_of_a_partition_are_described(client: TransactionClient) -> No
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (client.producer_id, 0, 0)
     assert producer.current_txn_start_offset == 0
     assert unknown.error_code == code("unknown_topic_or_partition")
+
+
+def test_who_writes_where_no_topic_can_be_is_an_invalid_question(client: TransactionClient) -> None:
+    topics = [Message(name=name, partition_indexes=[0]) for name in ("not ok", "absent")]
+    found = client.call(DESCRIBE_PRODUCERS, 0, Message(topics=topics)).topics
+    codes = [topic.partitions[0].error_code for topic in found]
+    assert codes == [code("invalid_topic_exception"), code("unknown_topic_or_partition")]
 
 
 @pytest.mark.parametrize("version", [1, 2])
