@@ -1,9 +1,10 @@
 """DescribeTopicPartitions, v0 (KIP-966): topics by name, page by page.
 
 An empty list means all topics. Topics are answered in the order of their names, at most MAX_PARTITIONS partitions at
-once; what is left starts at the cursor in the response. Every topic asked for that is not there is answered with
-UNKNOWN_TOPIC_OR_PARTITION. Eligible leader replicas are those that left the ISR and may still lead; the last known ones
-were in sync last, and none of them can be trusted to have everything.
+once; what is left starts at the cursor in the response. A cursor beside the topics that are asked for makes no sense.
+Every topic asked for that is not there is answered with UNKNOWN_TOPIC_OR_PARTITION. Eligible leader replicas are those
+that left the ISR and may still lead; the last known ones were in sync last, and none of them can be trusted to have
+everything.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class DescribeTopicPartitions:
         names = sorted({topic.name for topic in body.topics} or image.topics)
         first_partition = 0
         if body.cursor is not None:
-            if body.cursor.partition_index < 0:
+            beside = bool(body.topics) and body.cursor.topic_name not in names
+            if beside or body.cursor.partition_index < 0:
                 return Message(topics=[Message(error_code=ErrorCode.invalid_request, name=name) for name in names])
             names = [name for name in names if name >= body.cursor.topic_name]
             if names and names[0] == body.cursor.topic_name:

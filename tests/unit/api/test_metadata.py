@@ -200,6 +200,24 @@ def test_pages_of_partitions_cover_everything_once(tmp_path: Path, limit: int) -
     tell(tmp_path, story)
 
 
+def test_a_cursor_must_be_in_the_topics_that_are_asked_for(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        for name in ("a", "b", "c"):
+            await room.controller.create_topic(NewTopic(name))
+        for topic, code in (("a", ErrorCode.invalid_request), ("b", 0), ("d", ErrorCode.invalid_request)):
+            page = await ask(
+                DescribeTopicPartitions(room.view),
+                DESCRIBE_TOPIC_PARTITIONS,
+                0,
+                topics=[Message(name="b"), Message(name="c")],
+                response_partition_limit=10,
+                cursor=Message(topic_name=topic, partition_index=0),
+            )
+            assert [(told.name, told.error_code) for told in page.topics] == [("b", code), ("c", code)]
+
+    tell(tmp_path, story)
+
+
 def test_topics_that_are_not_there_are_named(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
         await room.controller.create_topic(NewTopic("a"))
