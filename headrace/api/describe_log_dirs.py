@@ -43,6 +43,6 @@ def _partition(partition: Partition) -> Message:
     return Message(
         partition_index=partition.index,
         partition_size=partition.log.size_bytes,
-        offset_lag=max(0, partition.log.end_offset - partition.high_watermark),
+        offset_lag=max(0, partition.high_watermark - partition.log.end_offset),
         is_future_key=False,
     )

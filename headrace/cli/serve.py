@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     from headrace.server.run import run as serve
 
     chosen = ServeOptions(
-        data=options.data,
+        data=options.data.absolute(),  # DescribeLogDirs tells it to people on other machines
         listen=options.listen,
         advertise=options.advertise,
         config=options.config,

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from headrace.api.delete_records import DeleteRecords
+from headrace.api.describe_log_dirs import DescribeLogDirs
 from headrace.log.partition_log import Appended
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from tests.unit.log.batches import batch, from_producer
-from tests.unit.replicas.trio import TOPIC_ID, Node, Trio, play
+from tests.unit.replicas.trio import FOLDER, TOPIC_ID, Node, Trio, play
 
 NO_SESSION = {
     "session_id": 0,
@@ -311,5 +312,18 @@ def test_out_of_touch_a_leader_serves_nobody() -> None:
             one.fetch, 17, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[topic], **NO_SESSION
         )
         assert answer.responses[0].partitions[0].error_code == ErrorCode.not_leader_or_follower
+
+    play(story)
+
+
+def test_a_leader_is_not_behind_itself_while_records_wait_for_their_commit() -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        for other in (2, 3):
+            trio.network.cut("broker-1", f"broker-{other}")
+        one.partition.append(batch(3))
+        described = await one.ask(DescribeLogDirs(one.host, FOLDER, lambda: (10, 5)), 4, topics=None)
+        (part,) = described.results[0].topics[0].partitions
+        assert (part.offset_lag, part.partition_size > 0, one.partition.high_watermark) == (0, True, 0)
 
     play(story)
