@@ -54,7 +54,7 @@ def _check_time(records: memoryview, at: int, header: BatchHeader, config: Topic
     if wrong:
         raise InvalidRecords(
             wrong,
-            f"dated {times[wrong[0]]}, outside of {earliest} to {latest}: see message.timestamp.before.max.ms and "
+            f"the time is not within {earliest} to {latest}, by message.timestamp.before.max.ms and "
             "message.timestamp.after.max.ms",
             ErrorCode.invalid_timestamp,
         )

@@ -40,10 +40,7 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         raise Malformed(f"a client id of {size} bytes where {len(frame) - at} are left")
     client_id = ""
     if size > 0:
-        try:
-            client_id = str(frame[at : at + size], "utf-8")
-        except UnicodeDecodeError as error:
-            raise Malformed("a client id that is not UTF-8") from error
+        client_id = str(frame[at : at + size], "utf-8", "replace")  # a name for people: no reason to refuse anybody
         at += size
     if _has_tags(api_key, version):
         at = at + 1 if at < len(frame) and frame[at] == 0 else _skip_tags(frame, at)
