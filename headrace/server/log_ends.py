@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from headrace.api.offset_for_leader_epoch import OWN_LOG
 from headrace.client.blocking import ConnectionLost
 from headrace.cluster.election import LogEnd
 from headrace.cluster.recovery import Place
@@ -20,7 +21,6 @@ from headrace.wire.messages import Message
 logger = logging.getLogger(__name__)
 
 _OFFSET_FOR_LEADER_EPOCH, _VERSION = 23, 4
-_OWN_LOG = -2
 _ANSWER_S = 3.0
 
 
@@ -33,7 +33,7 @@ class PeersLogEnds:
         for topic, index in partitions:
             topics.setdefault(topic, []).append(Message(partition=index, current_leader_epoch=-1, leader_epoch=-1))
         question = Message(
-            replica_id=_OWN_LOG, topics=[Message(topic=name, partitions=asked) for name, asked in topics.items()]
+            replica_id=OWN_LOG, topics=[Message(topic=name, partitions=asked) for name, asked in topics.items()]
         )
         try:
             answer = await self._peers.call(broker, _OFFSET_FOR_LEADER_EPOCH, question, _VERSION, timeout_s=_ANSWER_S)

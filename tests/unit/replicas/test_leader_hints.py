@@ -6,12 +6,13 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.api.contract import Peer, Request
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.produce import Produce
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.wire.errors import ErrorCode
-from headrace.wire.messages import Message
+from headrace.wire.messages import Message, decode_request, encode_request
 from tests.unit.log.batches import batch
 from tests.unit.replicas.trio import TOPIC, TOPIC_ID, Node, Trio, play
 
@@ -33,6 +34,36 @@ async def fetched(node: Node, epoch: int = -1, index: int = 0) -> Message:
         isolation_level=0,
         rack_id="",
     )
+
+
+async def epoch_ended(node: Node, version: int, replica_id: int | None, *, epoch: int, current: int = -1) -> Message:
+    """Over bytes: a version may name no replica, and then stands for one."""
+    part = Message(partition=0, current_leader_epoch=current, leader_epoch=epoch)
+    body = Message(topics=[Message(topic=TOPIC, partitions=[part])])
+    if replica_id is not None:
+        body.replica_id = replica_id
+    sent = decode_request(23, version, memoryview(encode_request(23, version, body)))
+    answer = OffsetForLeaderEpoch(node.host)(Request(23, version, "test", sent, Peer("", 0, "", 0)))
+    found: Message = answer.topics[0].partitions[0]
+    return found
+
+
+@pytest.mark.parametrize(("version", "replica_id"), [(2, None), (3, -1), (3, -2), (4, -1), (4, -2)])
+def test_clients_ask_leaders_only_where_an_epoch_ended(version: int, replica_id: int | None) -> None:
+    async def story(trio: Trio) -> None:
+        trio.nodes[1].partition.append(batch(3))
+        await trio.alike()
+        trio.elect(2)
+        trio.nodes[2].partition.append(batch(2))
+        await trio.alike()
+        ended = await epoch_ended(trio.nodes[2], version, replica_id, epoch=0, current=1)
+        assert (ended.leader_epoch, ended.end_offset) == (0, 3)
+        fenced = await epoch_ended(trio.nodes[2], version, replica_id, epoch=0, current=0)
+        assert fenced.error_code == ErrorCode.fenced_leader_epoch
+        follower = await epoch_ended(trio.nodes[1], version, replica_id, epoch=0)
+        assert follower.error_code == ErrorCode.not_leader_or_follower
+
+    play(story)
 
 
 async def produced(node: Node, acks: int = 1) -> Message:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from headrace.api.offset_for_leader_epoch import OWN_LOG
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.model.image import BrokerImage
 from headrace.server.log_ends import PeersLogEnds
@@ -50,7 +51,7 @@ def test_a_broker_tells_the_ends_of_its_own_logs() -> None:
     ]
     peer = OnePeer(Message(topics=told))
     assert ask(peer) == {("orders", 0): (3, 70), ("paid", 4): (-1, 0)}
-    assert peer.asked[0].replica_id == -2
+    assert peer.asked[0].replica_id == OWN_LOG
     assert [(topic.topic, [one.partition for one in topic.partitions]) for topic in peer.asked[0].topics] == [
         ("orders", [0, 1]),
         ("paid", [4]),
