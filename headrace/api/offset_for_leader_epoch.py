@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch, v2 to v4: where a leader epoch ended, so that a reader can see whether its history diverged.
 
 The answer is the largest epoch up to the one asked for, and its end (KIP-279); -1 and -1 if there is none. A broker
-that asks in the name of replica OWN_LOG asks for the last epoch and the end of this broker's own log, whether it leads or
-not: that is how the longest log is found when nobody is left who is known to have everything. No client uses that
+that asks in the name of replica OWN_LOG asks for the last epoch and the end of this broker's own log, whether it leads
+or not: that is how the longest log is found when nobody is left who is known to have everything. No client uses that
 number; -1 and -2 are theirs, and version 2, which names no replica, stands for -2.
 """
 
