@@ -24,6 +24,15 @@ from headrace.model.names import topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
+# Why a topic is not there yet, as clients know it of Metadata: others they take for the end of their question.
+_ASK_AGAIN = {
+    ErrorCode.not_controller: ErrorCode.leader_not_available,
+    ErrorCode.request_timed_out: ErrorCode.leader_not_available,
+    ErrorCode.kafka_storage_error: ErrorCode.leader_not_available,
+    ErrorCode.unknown_server_error: ErrorCode.leader_not_available,
+    ErrorCode.topic_already_exists: ErrorCode.unknown_topic_or_partition,  # made and deleted again while we waited
+}
+
 AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
 
 
@@ -79,7 +88,7 @@ class Metadata:
             try:
                 await asyncio.shield(made)  # a client that goes away must not take the topic from the others
             except KafkaError as error:
-                refused[name] = error.code
+                refused[name] = _ASK_AGAIN.get(error.code, error.code)
         return self._answer(request, asked, refused)
 
     def _answer(self, request: Request, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
@@ -122,8 +131,6 @@ def _asked_topic(asked: Message, image: ClusterImage, refused: dict[str, ErrorCo
     if topic_name_problem(name) is not None:
         return Message(error_code=ErrorCode.invalid_topic_exception, name=name)
     code = refused.get(name, ErrorCode.unknown_topic_or_partition)
-    if code is ErrorCode.topic_already_exists:  # made and deleted again while we waited
-        code = ErrorCode.unknown_topic_or_partition
     return Message(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 

@@ -13,7 +13,8 @@ from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions
 from headrace.api.metadata import Metadata
 from headrace.cluster.topic_changes import NewTopic
-from headrace.wire.errors import ErrorCode
+from headrace.model.image import TopicImage
+from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from tests.unit.api.admin_room import BROKER_ID, AdminRoom, address_of, ask, tell
 
@@ -144,6 +145,22 @@ def test_two_clients_that_ask_for_one_missing_topic_both_get_it(tmp_path: Path) 
         handler = metadata(room)
         answers = await asyncio.gather(*(ask(handler, METADATA, 9, topics=[Message(name="new")]) for _ in range(5)))
         assert {answer.topics[0].error_code for answer in answers} == {0}
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("why", ["not_controller", "request_timed_out", "unknown_server_error"])
+def test_a_client_asks_again_for_a_topic_that_could_not_be_made_just_now(tmp_path: Path, why: str) -> None:
+    class NobodyThere:
+        def create_topic(self, new: NewTopic) -> asyncio.Future[TopicImage]:
+            refused: asyncio.Future[TopicImage] = asyncio.get_running_loop().create_future()
+            refused.set_exception(KafkaError(ErrorCode[why]))
+            return refused
+
+    async def story(room: AdminRoom) -> None:
+        handler = Metadata(room.view, NobodyThere(), address_of, True)
+        answer = await ask(handler, METADATA, 9, topics=[Message(name="new")])
+        assert answer.topics[0].error_code == ErrorCode.leader_not_available
 
     tell(tmp_path, story)
 
