@@ -16,7 +16,6 @@ from headrace.api.leader_hints import LeaderHints
 from headrace.api.transaction_entry import Admission
 from headrace.api.transactional_produce import TransactionalProduce, refusal
 from headrace.model.image import INTERNAL_TOPICS
-from headrace.model.names import topic_name_problem
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
@@ -107,14 +106,7 @@ class Produce:
             return _refusal(data.index, error, partition), error
 
     def _find(self, version: int, topic: Message, index: int) -> Partition:
-        if version >= 13:
-            return self._host.find_by_id(topic.topic_id, index)
-        try:
-            return self._host.find(topic.name, index)
-        except KafkaError:
-            if topic_name_problem(topic.name):
-                raise KafkaError(ErrorCode.invalid_topic_exception, topic_name_problem(topic.name) or "") from None
-            raise
+        return self._host.find_by_id(topic.topic_id, index) if version >= 13 else self._host.find(topic.name, index)
 
     async def _when_committed(self, request: Request, response: Message, waiting: _Waiting) -> Message:
         """Every partition's fate by the deadline. What is not committed by then is stored all the same: the client

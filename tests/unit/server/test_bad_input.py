@@ -125,7 +125,7 @@ def test_an_oversize_batch_is_refused_and_the_next_is_taken(broker: LocalBroker,
 
 def test_unknown_topics_and_acks_get_their_codes(broker: LocalBroker, client: RawClient) -> None:
     assert produce(client, batch(), topic="nowhere").error_code == ErrorCode.unknown_topic_or_partition
-    assert produce(client, batch(), topic="no/where").error_code == ErrorCode.invalid_topic_exception
+    assert produce(client, batch(), topic="no/where").error_code == ErrorCode.unknown_topic_or_partition
     create(client, "orders")
     assert produce(client, batch(), acks=7).error_code == ErrorCode.invalid_required_acks
 
