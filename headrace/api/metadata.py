@@ -144,12 +144,14 @@ def _topic(topic: TopicImage, image: ClusterImage) -> Message:
 
 
 def partition_message(partition: PartitionImage, image: ClusterImage) -> Message:
-    """One partition, as Metadata and DescribeTopicPartitions tell it."""
+    """One partition, as Metadata and DescribeTopicPartitions tell it. A leader that has gone, and is not replaced yet, is
+    none: clients would look for it among the brokers, where it is not."""
     brokers = image.brokers
+    leader = partition.leader if partition.leader in brokers else NO_LEADER
     return Message(
-        error_code=ErrorCode.leader_not_available if partition.leader == NO_LEADER else 0,
+        error_code=ErrorCode.leader_not_available if leader == NO_LEADER else 0,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,

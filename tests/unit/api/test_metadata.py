@@ -257,3 +257,16 @@ def test_clients_are_told_of_a_live_broker_while_there_is_no_controller(tmp_path
             assert answer.controller_id == BROKER_ID
 
     tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_a_leader_that_has_gone_is_none(tmp_path: Path, version: int) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        room.view.publish(replace(room.view.image, brokers={}))
+        answer = await ask(metadata(room), METADATA, version, topics=[Message(name="a")])
+        (part,) = answer.topics[0].partitions
+        assert (part.error_code, part.leader_id) == (ErrorCode.leader_not_available, -1)
+        assert (part.replica_nodes, part.isr_nodes) == ([BROKER_ID], [BROKER_ID])
+
+    tell(tmp_path, story)
