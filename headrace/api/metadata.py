@@ -144,8 +144,8 @@ def _topic(topic: TopicImage, image: ClusterImage) -> Message:
 
 
 def partition_message(partition: PartitionImage, image: ClusterImage) -> Message:
-    """One partition, as Metadata and DescribeTopicPartitions tell it. A leader that has gone, and is not replaced yet, is
-    none: clients would look for it among the brokers, where it is not."""
+    """One partition, as Metadata and DescribeTopicPartitions tell it. A leader that has gone, and is not replaced yet,
+    is none: clients would look for it among the brokers, where it is not."""
     brokers = image.brokers
     leader = partition.leader if partition.leader in brokers else NO_LEADER
     return Message(
