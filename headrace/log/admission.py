@@ -58,6 +58,11 @@ def _check_time(records: memoryview, at: int, header: BatchHeader, config: Topic
             "message.timestamp.after.max.ms",
             ErrorCode.invalid_timestamp,
         )
+    if header.max_timestamp > latest:
+        raise KafkaError(
+            ErrorCode.invalid_timestamp,
+            f"a batch says that its latest record is of {header.max_timestamp}; it has none",
+        )
 
 
 def _check_keys(records: memoryview, at: int) -> None:

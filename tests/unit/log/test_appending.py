@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from msgspec.structs import replace
 
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, crc_ok, read_header
+from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, PREFIX_BYTES, crc_ok, read_header, restamp_crc
 from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
 from headrace.wire.records import Record, encode_batch
 from sim.disk import SimDisk
@@ -78,6 +80,10 @@ def test_every_record_counts_and_those_of_a_wrong_time_are_named() -> None:
         log.append(memoryview(records), 0, now_ms=NOW)
     assert (error.value.code, error.value.places) == (ErrorCode.invalid_timestamp, [1, 2])
     assert log.end_offset == 0
+    lying = encode_batch([Record(0, NOW, b"k", b"v")])
+    struct.pack_into(">q", lying, 35, NOW + 1001)
+    restamp_crc(lying, 0, len(lying) - PREFIX_BYTES)
+    assert refused(log, memoryview(lying)) is ErrorCode.invalid_timestamp
     good = encode_batch([Record(place, at[time], b"k", b"v") for place, time in enumerate((0, 4, 5))], codec=1)
     assert log.append(memoryview(good), 0, now_ms=NOW).last_offset == 2
 
