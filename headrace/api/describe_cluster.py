@@ -22,10 +22,10 @@ class DescribeCluster:
         wanted = request.body.endpoint_type
         if wanted == _CONTROLLERS:
             why = "this is a broker; headrace has no separate controllers to ask"
-            return Message(error_code=ErrorCode.mismatched_endpoint_type, error_message=why, endpoint_type=wanted)
+            return Message(error_code=ErrorCode.mismatched_endpoint_type, error_message=why)
         if wanted != _BROKERS:
             why = f"there is no endpoint type {wanted}"
-            return Message(error_code=ErrorCode.unsupported_endpoint_type, error_message=why, endpoint_type=wanted)
+            return Message(error_code=ErrorCode.unsupported_endpoint_type, error_message=why)
         brokers = []
         for broker in image.brokers.values():
             host, port = self._address_of(request.peer, broker)

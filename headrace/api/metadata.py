@@ -33,6 +33,8 @@ _ASK_AGAIN = {
     ErrorCode.topic_already_exists: ErrorCode.unknown_topic_or_partition,  # made and deleted again while we waited
 }
 
+_NULL_NAMES = 12  # from this version on a topic that is known by its id alone has none
+
 AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
 
 
@@ -94,7 +96,11 @@ class Metadata:
     def _answer(self, request: Request, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
         image = self._view.image
         unique = {(topic.topic_id or topic.name): topic for topic in asked}
-        return self._response(request, [_asked_topic(topic, image, refused) for topic in unique.values()])
+        topics = [_asked_topic(topic, image, refused) for topic in unique.values()]
+        if request.version < _NULL_NAMES:
+            for topic in topics:
+                topic.name = topic.name or ""
+        return self._response(request, topics)
 
     def _response(self, request: Request, topics: list[Message]) -> Message:
         image = self._view.image

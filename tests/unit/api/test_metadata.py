@@ -119,6 +119,19 @@ def test_topics_are_found_by_id_and_an_unknown_id_is_told(tmp_path: Path, beside
     tell(tmp_path, story)
 
 
+@pytest.mark.parametrize(("version", "name"), [(10, ""), (11, ""), (12, None), (13, None)])
+def test_a_topic_without_a_name_is_told_as_the_version_can(tmp_path: Path, version: int, name: str | None) -> None:
+    async def story(room: AdminRoom) -> None:
+        asked = [Message(name=None, topic_id=None), Message(name=None, topic_id=uuid.UUID(int=5))]
+        told = await ask(metadata(room), METADATA, version, topics=asked, allow_auto_topic_creation=False)
+        assert [(topic.name, topic.error_code) for topic in told.topics] == [
+            (name, ErrorCode.invalid_request),
+            (name, ErrorCode.unknown_topic_id),
+        ]
+
+    tell(tmp_path, story)
+
+
 def test_a_missing_topic_is_made_when_setting_and_request_allow_it(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
         asked = {"topics": [Message(name="new")]}
@@ -189,7 +202,7 @@ def test_the_cluster_is_described(tmp_path: Path, version: int) -> None:
         assert (answer.cluster_id, answer.controller_id) == (room.view.image.cluster_id, 1)
         if version >= 1:
             refused = await ask(handler, DESCRIBE_CLUSTER, version, endpoint_type=2)
-            assert refused.error_code == ErrorCode.mismatched_endpoint_type
+            assert (refused.error_code, refused.endpoint_type) == (ErrorCode.mismatched_endpoint_type, 1)
 
     tell(tmp_path, story)
 
