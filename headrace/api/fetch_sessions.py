@@ -19,7 +19,7 @@ from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
 _EVICT_AFTER_S = 120.0
-_LAST_EPOCH = 2**31 - 1
+_FIRST_EPOCH, _NO_EPOCH, _LAST_EPOCH = 0, -1, 2**31 - 1
 
 Key = tuple[str | uuid.UUID | None, int]
 
@@ -111,11 +111,11 @@ class FetchSessions:
 
     def plan(self, body: Message, version: int) -> FetchPlan:
         by_id = version >= 13
-        if body.session_epoch <= 0:
+        if body.session_epoch in (_FIRST_EPOCH, _NO_EPOCH):
             if body.session_id:
                 self._sessions.pop(body.session_id, None)
             wanted = [Wanted(topic, partition) for _, topic, partition in _asked(body, by_id)]
-            session = self._open(by_id, wanted) if body.session_epoch == 0 and version >= 7 else None
+            session = self._open(by_id, wanted) if body.session_epoch == _FIRST_EPOCH and version >= 7 else None
             return FetchPlan(wanted, session, False)
         session = self._sessions.get(body.session_id)
         if session is None:

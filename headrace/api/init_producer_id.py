@@ -26,7 +26,7 @@ class InitProducerId:
     def __call__(self, request: Request) -> Reply:
         body = request.body
         known = (body.producer_id, body.producer_epoch)
-        if (known[0] < 0) != (known[1] < 0):
+        if body.transactional_id == "" or (known[0] < 0) != (known[1] < 0):
             return _refused(ErrorCode.invalid_request)
         if body.transactional_id is None:
             return self._next()

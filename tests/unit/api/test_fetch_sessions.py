@@ -83,6 +83,7 @@ def test_unknown_sessions_and_wrong_epochs_are_told_apart() -> None:
     cache, _ = sessions()
     session = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
     assert refused(cache, asks(session + 1, 1)) is ErrorCode.fetch_session_id_not_found
+    assert refused(cache, asks(0, -2, ("a", 0, 5))) is ErrorCode.fetch_session_id_not_found
     assert refused(cache, asks(session, 2)) is ErrorCode.invalid_fetch_session_epoch
     assert refused(cache, asks(session, 2), version=13) is ErrorCode.invalid_fetch_session_epoch
     assert refused(cache, asks(session, 1), version=13) is ErrorCode.fetch_session_topic_id_error

@@ -13,7 +13,7 @@ from headrace.wire.messages import Message
 from headrace.wire.records import Record, encode_batch
 from tests.raw_client import RawClient
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 3, 18, 19
+PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 18, 19, 22
 
 
 @pytest.fixture
@@ -133,6 +133,11 @@ def test_unknown_topics_and_acks_get_their_codes(broker: LocalBroker, client: Ra
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
 def test_bad_topic_names_are_refused(broker: LocalBroker, client: RawClient, name: str) -> None:
     assert create(client, name) == ErrorCode.invalid_topic_exception
+
+
+def test_an_empty_transactional_id_is_no_question_for_a_coordinator(broker: LocalBroker, client: RawClient) -> None:
+    body = Message(transactional_id="", transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1)
+    assert client.call(INIT_PRODUCER_ID, 5, body).error_code == ErrorCode.invalid_request
 
 
 def test_acks_0_with_an_error_closes_the_connection(broker: LocalBroker, client: RawClient) -> None:
