@@ -36,7 +36,7 @@ class Produce:
         admission = None
         if request.body.transactional_id is not None:
             admission = Admission()
-            if request.body.acks == -1:  # else it is refused, partition by partition
+            if request.body.acks in (-1, 1):  # else it is refused, partition by partition
                 entered = self._transactions.enter(
                     request, lambda topic, data: self._find(request.version, topic, data.index), admission
                 )
@@ -145,8 +145,8 @@ def _refusal(index: int, error: KafkaError, partition: Partition | None) -> Mess
 
 
 def _check_admitted(admission: Admission, partition: Partition, request: Request) -> None:
-    if request.body.acks != -1:
-        raise KafkaError(ErrorCode.invalid_required_acks, "a transaction is written with acks=all")
+    if request.body.acks == 0:
+        raise KafkaError(ErrorCode.invalid_required_acks, "who writes in a transaction must wait for answers")
     refused = refusal(admission, partition, request.version)
     if refused is not None:
         raise refused

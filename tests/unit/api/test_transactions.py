@@ -100,9 +100,19 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(
     assert client.init(3, goes_on=True) == code("invalid_producer_epoch")
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_transaction_may_be_written_with_acks_1(client: TransactionClient, version: int) -> None:
+    if version == 11:
+        assert client.produce(version, acks=1) == code("transaction_abortable")
+        assert client.add(3, [0]) == [NONE]
+    assert client.produce(version, acks=1) == NONE
+    assert client.fetch().last_stable_offset == 0
+    assert client.end(5, commit=True) == NONE
+    assert client.fetch().last_stable_offset == 2
+
+
 def test_what_is_not_a_transaction_is_refused(client: TransactionClient) -> None:
     assert client.produce(9, transactional_id=None) == code("transactional_id_authorization_failed")
-    assert client.produce(9, acks=1) == code("invalid_required_acks")
     assert client.add(3, [0, 9]) == [code("operation_not_attempted"), code("unknown_topic_or_partition")]
     client.id = ""
     assert client.add(3) == [code("invalid_request")]
