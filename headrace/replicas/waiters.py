@@ -157,10 +157,10 @@ class Readers:
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
 
-    def appended(self, size: int) -> None:
-        """So many bytes more are in the log; 0 for the end of a transaction."""
+    def appended(self, size: int, *, ends: bool = False) -> None:
+        """So many bytes more are in the log; maybe they are the end of a transaction."""
         self._uncommitted_bytes += size
-        self._ends_waiting = self._ends_waiting or not size
+        self._ends_waiting = self._ends_waiting or ends
         for watcher in self._watchers:
             watcher.stir()
 

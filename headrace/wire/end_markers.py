@@ -19,6 +19,8 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 
+MARKER_BYTES = 78  # of every one
+
 
 class EndMarker(NamedTuple):
     commit: bool

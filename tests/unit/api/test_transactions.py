@@ -153,6 +153,17 @@ def test_a_waiting_reader_of_committed_records_wakes_with_the_end_and_not_before
         assert [header.is_control for _, header in walk(found.records)] == [False, False, True]
 
 
+def test_a_waiting_reader_of_all_records_gets_the_end_of_a_transaction_too(
+    broker: Any, client: TransactionClient
+) -> None:
+    assert client.produce(12) == NONE
+    with TransactionClient(broker.port) as reader:
+        reader.send_fetch(committed=False, max_wait_ms=10_000, offset=1)
+        assert client.end(5, commit=True) == NONE
+        found = reader.receive_fetch()[1]
+        assert [(header.base_offset, header.is_control) for _, header in walk(found.records)] == [(1, True)]
+
+
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 def test_nobody_but_the_broker_writes_to_internal_topics(client: TransactionClient, topic: str) -> None:
     client.find("g", 0)

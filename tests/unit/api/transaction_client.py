@@ -160,11 +160,11 @@ class TransactionClient(RawClient):
         correlation_id, answer = self.receive(FETCH, FETCH_VERSION)
         return correlation_id, answer.responses[0].partitions[0]
 
-    def send_fetch(self, *, committed: bool = True, max_wait_ms: int = 0) -> int:
+    def send_fetch(self, *, committed: bool = True, max_wait_ms: int = 0, offset: int = 0) -> int:
         part = Message(
             partition=0,
             current_leader_epoch=-1,
-            fetch_offset=0,
+            fetch_offset=offset,
             last_fetched_epoch=-1,
             log_start_offset=-1,
             partition_max_bytes=1 << 20,

@@ -8,7 +8,7 @@ from headrace.log.partition_log import Appended, PartitionLog
 from headrace.log.segment import segment_path
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import CONTROL, TRANSACTIONAL, read_header
-from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
+from headrace.wire.end_markers import MARKER_BYTES, EndMarker, encode_marker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
@@ -59,6 +59,7 @@ def end_refusal(log: PartitionLog, *, epoch: int, coordinator: int = 3, strict: 
 
 def test_a_marker_is_a_control_batch_with_kafkas_key_and_value() -> None:
     encoded = encode_marker(EndMarker(True, 5), 7, 2, NOW)
+    assert len(encoded) == MARKER_BYTES
     header = read_header(encoded)
     assert header.attributes == CONTROL | TRANSACTIONAL
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, -1)
@@ -80,7 +81,8 @@ def test_other_control_batches_are_no_markers() -> None:
 
 def test_a_transactional_batch_needs_a_transactional_request_and_a_producer() -> None:
     log = open_log(SimDisk())
-    assert refusal(log, transactional(0), transactional=False) is ErrorCode.invalid_record
+    no_id = refusal(log, transactional(0), transactional=False)
+    assert no_id is ErrorCode.transactional_id_authorization_failed, "what Kafka says to it"
     assert refusal(log, batch(attributes=TRANSACTIONAL)) is ErrorCode.invalid_record
     assert refusal(log, batch(attributes=CONTROL)) is ErrorCode.invalid_record
     assert write(log, 0).base_offset == 0
