@@ -1,12 +1,14 @@
 """DeleteTopics, v1 to v6: each topic goes or is refused by itself; from v6 on by name or by id.
 
-The topic is gone from the metadata when the answer leaves; its files follow in the background.
+The topic is gone from the metadata when the answer leaves; its files follow in the background. One that stands twice in
+a request is refused once, and stays. Where `delete.topic.enable` is off, all are refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from typing import Any
 
 from headrace.api.contract import Reply, Request
@@ -18,12 +20,16 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
+_Asked = tuple[str | None, uuid.UUID | None]  # a name or an id
+_Deleting = dict[_Asked, asyncio.Future[TopicImage]]
+
 
 class DeleteTopics:
-    def __init__(self, controller: Controller, view: ClusterView, clock: Clock) -> None:
+    def __init__(self, controller: Controller, view: ClusterView, clock: Clock, *, enabled: bool = True) -> None:
         self._controller = controller
         self._view = view
         self._clock = clock
+        self._enabled = enabled
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
@@ -31,25 +37,41 @@ class DeleteTopics:
             asked = [(topic.name, topic.topic_id) for topic in body.topics]
         else:
             asked = [(name, None) for name in body.topic_names]
-        deleting = [(name, topic_id, self._delete(name, topic_id)) for name, topic_id in asked]
+        if not self._enabled:
+            code = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
+            why = "topics cannot be deleted here: delete.topic.enable is off"
+            return self._answer({one: _refused(code, why) for one in asked}, body.timeout_ms)
+        times = Counter(map(self._meant, asked))
+        deleting = {one: self._delete(*one, times[self._meant(one)]) for one in dict.fromkeys(asked)}
         return self._answer(deleting, body.timeout_ms)
 
-    def _delete(self, name: str | None, topic_id: uuid.UUID | None) -> asyncio.Future[TopicImage]:
+    def _meant(self, asked: _Asked) -> object:
+        """The same for a topic's name and its id; a request that names both means nothing."""
+        name, topic_id = asked
+        if topic_id is None or name is not None:
+            return name if topic_id is None else asked
+        found = self._view.image.topics_by_id.get(topic_id)
+        return topic_id if found is None else found.name
+
+    def _delete(self, name: str | None, topic_id: uuid.UUID | None, times: int) -> asyncio.Future[TopicImage]:
+        if name is None and topic_id is None:
+            return _refused(ErrorCode.invalid_request, "give a topic by its name or by its id; there was neither")
+        if name is not None and topic_id is not None:
+            return _refused(ErrorCode.invalid_request, f"give topic {name!r} by name or by id, not by both")
+        if times > 1:
+            return _refused(ErrorCode.invalid_request, f"topic {name or topic_id} stands {times} times in the request")
         if name is not None:
-            if topic_id is not None:
-                return _refused(ErrorCode.invalid_request, f"give topic {name!r} by name or by id, not by both")
             return self._controller.delete_topic(name)
-        found = None if topic_id is None else self._view.image.topics_by_id.get(topic_id)
+        assert topic_id is not None
+        found = self._view.image.topics_by_id.get(topic_id)
         if found is None:
             return _refused(ErrorCode.unknown_topic_id, f"there is no topic with id {topic_id}")
         return self._controller.delete_topic(found.name)
 
-    async def _answer(
-        self, deleting: list[tuple[str | None, uuid.UUID | None, asyncio.Future[TopicImage]]], timeout_ms: int
-    ) -> Message:
-        await settle(self._clock, timeout_ms, [answer for _, _, answer in deleting])
+    async def _answer(self, deleting: _Deleting, timeout_ms: int) -> Message:
+        await settle(self._clock, timeout_ms, list(deleting.values()))
         responses = []
-        for name, topic_id, answer in deleting:
+        for (name, topic_id), answer in deleting.items():
             try:
                 gone = result_of(answer)
                 responses.append(Message(name=gone.name, topic_id=gone.id))

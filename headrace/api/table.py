@@ -152,7 +152,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(15, "DescribeGroups", 0, 6, DescribeGroups(groups)),
         Api(16, "ListGroups", 0, 5, ListGroups(groups)),
         Api(19, "CreateTopics", 2, 7, CreateTopics(controller, rooms.view, clock, config.broker_id, config.settings)),
-        Api(20, "DeleteTopics", 1, 6, DeleteTopics(controller, rooms.view, clock)),
+        Api(20, "DeleteTopics", 1, 6, DeleteTopics(controller, rooms.view, clock, enabled=config.delete_topic_enable)),
         Api(21, "DeleteRecords", 0, 2, DeleteRecords(host, clock)),
         Api(22, "InitProducerId", 0, 5, InitProducerId(rooms.producer_ids, transactions)),
         Api(23, "OffsetForLeaderEpoch", 2, 4, OffsetForLeaderEpoch(host)),

@@ -164,7 +164,8 @@ def delete_topic(image: ClusterImage, name: str) -> Change[TopicImage]:
     topic = known_topic(image, name)
     if topic.internal:
         raise KafkaError(
-            ErrorCode.invalid_topic_exception, f"topic {name!r} holds the offsets of all groups and cannot be deleted"
+            ErrorCode.invalid_topic_exception,
+            f"topic {name!r} holds what headrace knows of all groups or transactions and cannot be deleted",
         )
     gone: Operation = Delete(znodes.topic_path(name), topic.version)
     states: list[Operation] = [Delete(znodes.partition_path(topic.id, at)) for at in range(len(topic.partitions))]

@@ -36,6 +36,7 @@ _OWN: tuple[Setting, ...] = (
     _own("default.replication.factor", _T.INT, None,
          "replicas of topics that do not say how many; without it three, or as many as there are brokers", low=1,
          high=32_767),
+    _own("delete.topic.enable", _T.BOOLEAN, True, "whether topics may be deleted"),
     _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest answer to one Fetch", low=1024),
     Setting("follower.replication.throttled.rate", _T.LONG, LONG_MAX,
             "bytes a second that replicas which catch up here may take, where their topics name them", low=1),
@@ -164,6 +165,7 @@ class BrokerConfig(Struct, frozen=True):
     rack: str | None = None
     connections_max_idle_ms: int = 600_000
     default_replication_factor: int | None = None  # three, or as many as there are brokers
+    delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_heartbeat_interval_ms: int = 5_000

@@ -163,6 +163,37 @@ def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_a_topic_that_stands_twice_in_a_request_is_not_deleted(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        a, b = [await room.controller.create_topic(NewTopic(name)) for name in "ab"]
+        names = ["a", "a", "nobody"]
+        drop = DeleteTopics(room.controller, room.view, room.clock)
+        answer = await ask(drop, DELETE_TOPICS, 5, topic_names=names, timeout_ms=5000)
+        assert [(r.name, r.error_code) for r in answer.responses] == [
+            ("a", ErrorCode.invalid_request),
+            ("nobody", ErrorCode.unknown_topic_or_partition),
+        ]
+        topics = [Message(name="a"), Message(name=None, topic_id=a.id)]  # the same by its name and by its id
+        topics += [Message(name=None, topic_id=b.id)] * 2 + [Message(name=None)]
+        answer = await ask(drop, DELETE_TOPICS, 6, topics=topics, timeout_ms=5000)
+        assert [r.error_code for r in answer.responses] == [ErrorCode.invalid_request] * 4
+        assert set(room.view.image.topics) == {"a", "b"}
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(("version", "code"), [(2, ErrorCode.invalid_request), (5, ErrorCode.topic_deletion_disabled)])
+def test_no_topic_goes_where_deleting_is_off(tmp_path: Path, version: int, code: ErrorCode) -> None:
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        drop = DeleteTopics(room.controller, room.view, room.clock, enabled=False)
+        answer = await ask(drop, DELETE_TOPICS, version, topic_names=["a"], timeout_ms=5000)
+        assert [(r.name, r.error_code) for r in answer.responses] == [("a", code)]
+        assert set(room.view.image.topics) == {"a"}
+
+    tell(tmp_path, story)
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_topics_grow_in_every_version(tmp_path: Path, version: int) -> None:
     async def story(room: AdminRoom) -> None:
