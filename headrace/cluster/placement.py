@@ -105,8 +105,13 @@ def _rack_of(broker: int, racks: Racks) -> str | int:
     return broker if rack is None else rack
 
 
-def check_manual(assignments: Mapping[int, Sequence[int]], racks: Racks, first: int = 0) -> Plan:
-    """A plan that a client made, for partitions from `first` on; KafkaError(INVALID_REPLICA_ASSIGNMENT) if unusable."""
+def check_manual(
+    assignments: Mapping[int, Sequence[int]], racks: Racks, first: int = 0, factor: int | None = None
+) -> Plan:
+    """A plan that a client made, for partitions from `first` on, with as many replicas as those before have.
+
+    KafkaError(INVALID_REPLICA_ASSIGNMENT) if it is unusable.
+    """
     if sorted(assignments) != list(range(first, first + len(assignments))):
         raise unusable(f"partitions must be numbered {first} to {first + len(assignments) - 1} without a gap")
     plan: Plan = []
@@ -119,8 +124,9 @@ def check_manual(assignments: Mapping[int, Sequence[int]], racks: Racks, first: 
         unknown = [broker for broker in replicas if broker not in racks]
         if unknown:
             raise unusable(f"partition {index} names broker {unknown[0]}, which is not alive")
-        if plan and len(replicas) != len(plan[0]):
-            raise unusable(f"partition {index} has {len(replicas)} replicas, others have {len(plan[0])}")
+        factor = len(replicas) if factor is None else factor
+        if len(replicas) != factor:
+            raise unusable(f"partition {index} has {len(replicas)} replicas, others have {factor}")
         plan.append(replicas)
     return plan
 

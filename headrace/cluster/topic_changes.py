@@ -130,8 +130,8 @@ def add_partitions(
         )
     _check_count(total - have)
     racks = {broker.id: broker.rack for broker in image.brokers.values()}
+    factor = len(original(topic.partitions[0]))
     if assignments is None:
-        factor = len(original(topic.partitions[0]))
         plan = placement.place(total - have, factor, racks, placement.load_of([topic]))
     else:
         if len(assignments) != total - have:
@@ -139,7 +139,7 @@ def add_partitions(
                 ErrorCode.invalid_replica_assignment,
                 f"{total - have} partitions are to be added to {name!r}, replicas are given for {len(assignments)}",
             )
-        plan = placement.check_manual(dict(enumerate(assignments, start=have)), racks, first=have)
+        plan = placement.check_manual(dict(enumerate(assignments, start=have)), racks, have, factor)
     added = tuple(first_state(index, replicas, image.brokers) for index, replicas in enumerate(plan, start=have))
     grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
     operations = [create_partition(topic.id, partition, controller_epoch) for partition in added]

@@ -50,6 +50,18 @@ def test_one_broker_is_the_controller_and_another_takes_over(seed: int) -> None:
     tell(story, seed=seed)
 
 
+def test_partitions_added_by_hand_need_as_many_replicas_as_the_topic_has() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create(THREE)
+        controller = await cluster.controller()
+        with pytest.raises(KafkaError, match="partition 6 has 1 replicas, others have 3") as refused:
+            await controller.add_partitions("orders", 7, [[1]])
+        assert refused.value.code is ErrorCode.invalid_replica_assignment
+        assert len((await controller.add_partitions("orders", 7, [[1, 3, 2]])).partitions) == 7
+
+    tell(story, seed=1)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_what_a_dead_broker_led_is_led_by_others_and_it_leaves_every_isr(seed: int) -> None:
     async def story(cluster: Cluster) -> None:

@@ -95,3 +95,11 @@ def test_a_plan_that_cannot_be_used_says_why(assignments: dict[int, list[int]], 
     with pytest.raises(KafkaError, match=words) as refused:
         check_manual(assignments, {1: None, 2: None})
     assert refused.value.code is ErrorCode.invalid_replica_assignment
+
+
+def test_partitions_that_are_added_by_hand_have_as_many_replicas_as_the_others() -> None:
+    brokers = {1: None, 2: None}
+    assert check_manual({4: [2, 1]}, brokers, 4, 2) == [(2, 1)]
+    with pytest.raises(KafkaError, match="partition 4 has 1 replicas, others have 2") as refused:
+        check_manual({4: [2]}, brokers, 4, 2)
+    assert refused.value.code is ErrorCode.invalid_replica_assignment
