@@ -43,6 +43,6 @@ def _partition(partition: Partition) -> Message:
     return Message(
         partition_index=partition.index,
         partition_size=partition.log.size_bytes,
-        offset_lag=max(0, partition.high_watermark - partition.log.end_offset),
+        offset_lag=max(0, partition.high_watermark - partition.log.end_offset),  # how much of the committed is missing
         is_future_key=False,
     )
