@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from headrace.model import broker_config, topic_config
+from headrace.model import broker_config, group_config, topic_config
 from headrace.model.settings import INT_MAX, LONG_MAX, Setting
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
@@ -19,8 +19,8 @@ by `headrace serve --config FILE`, the default. The file has one `key=value` per
 comments. A name that is not below, a value that does not fit and a name that is set twice stop the broker before it
 starts, with the file and line.
 
-Settings of topics and those of brokers that are not read at start only can be changed while the broker runs, with
-`headrace topic alter` or any Kafka admin client.
+Settings of topics and groups, and those of brokers that are not read at start only, can be changed while the broker
+runs, with `headrace topic alter` or any Kafka admin client.
 """
 
 
@@ -28,6 +28,10 @@ def page() -> str:
     topics = _table(
         ("setting", "type", "default", "allowed", "broker setting", "meaning"),
         ((*_facts(s), f"`{s.broker_name}`" if s.broker_name else "", s.meaning) for s in topic_config.SETTINGS),
+    )
+    groups = _table(
+        ("setting", "type", "default", "allowed", "broker setting", "meaning"),
+        ((*_facts(s), f"`{s.broker_name}`", s.meaning) for s in group_config.SETTINGS),
     )
     own = [setting for setting in broker_config.SETTINGS if setting.read_only]
     fallbacks = [setting for setting in broker_config.SETTINGS if not setting.read_only]
@@ -37,6 +41,8 @@ def page() -> str:
             _HEAD,
             "## Topics\n",
             topics,
+            "\n## Groups of the new protocol\n",
+            groups,
             "\n## Brokers, read at start only\n",
             _table(columns, ((*_facts(s), s.meaning) for s in own)),
             "\n## Brokers, for topics that do not set the same\n",

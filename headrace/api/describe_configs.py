@@ -1,8 +1,8 @@
-"""DescribeConfigs, v1 to v4: settings of topics and brokers, with type, source and meaning.
+"""DescribeConfigs, v1 to v4: settings of topics, brokers and groups, with type, source and meaning.
 
 No keys (null, or an empty list) means all of them. A broker tells only its own settings, and under the name "" those
-that were set for all brokers at run time. A group has no settings yet, so its list is empty. Loggers and client metrics
-are not settings of headrace and are refused.
+that were set for all brokers at run time. A group need not exist. There are no client metrics subscriptions, so each
+has an empty list; loggers are not settings of headrace and are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from headrace.api.contract import Request
-from headrace.api.setting_entries import Entry, all_brokers_entries, broker_entries, places_of, topic_entries
+from headrace.api.setting_entries import (
+    Entry,
+    all_brokers_entries,
+    broker_entries,
+    group_entries,
+    places_of,
+    topic_entries,
+)
 from headrace.cluster.view import ClusterView
 from headrace.model.names import topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -71,8 +78,10 @@ class DescribeConfigs:
                     ErrorCode.invalid_request, f"this is broker {self._broker_id}: ask broker {name!r} itself"
                 )
             return broker_entries(places)
-        if kind == ResourceType.GROUP:
-            return []
+        if kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "the name must not be empty")
+            return group_entries(image.group_settings.get(name, {}), places) if kind == ResourceType.GROUP else []
         raise refused_resource(kind)
 
 

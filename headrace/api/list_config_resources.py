@@ -1,4 +1,4 @@
-"""ListConfigResources, v0 to v1 (KIP-1142): what can have settings, by type.
+"""ListConfigResources, v0 to v1 (KIP-1142): what can have settings, by type; of groups, those that have some.
 
 v0 asks for client metrics subscriptions only, of which headrace has none. From v1 on an empty list means every type.
 """
@@ -26,6 +26,7 @@ class ListConfigResources:
         names: dict[int, list[str]] = {
             ResourceType.TOPIC: sorted(image.topics),
             ResourceType.BROKER: [str(broker) for broker in sorted(image.brokers)],
+            ResourceType.GROUP: sorted(image.group_settings),
         }
         return Message(
             config_resources=[

@@ -1,17 +1,17 @@
 """Settings with their values and where these come from, as DescribeConfigs and CreateTopics tell them.
 
-The most specific place wins: the topic, this broker at run time, all brokers at run time, this broker's file, and last
-the default. `Entry.synonyms` lists every place that has a value, winner first, as Kafka's tools expect.
+The most specific place wins: the topic or group, this broker at run time, all brokers at run time, this broker's file,
+and last the default. `Entry.synonyms` lists every place that has a value, winner first, as Kafka's tools expect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from msgspec import Struct
 
-from headrace.model import broker_config, topic_config
+from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage, TopicImage
 from headrace.model.settings import Setting
 
@@ -24,6 +24,7 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     FILE = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Synonym(Struct, frozen=True):
@@ -63,14 +64,24 @@ def places_of(image: ClusterImage, broker_id: int, file: Mapping[str, str]) -> B
 
 
 def topic_entries(topic: TopicImage, places: BrokerPlaces) -> list[Entry]:
+    return _entries(topic_config.SETTINGS, topic.settings, Source.TOPIC, places)
+
+
+def group_entries(settings: Mapping[str, str], places: BrokerPlaces) -> list[Entry]:
+    return _entries(group_config.SETTINGS, settings, Source.GROUP, places)
+
+
+def _entries(table: Iterable[Setting], values: Mapping[str, str], source: Source, places: BrokerPlaces) -> list[Entry]:
     merged = places.merged()
-    return [_topic_entry(setting, topic.settings, places, merged) for setting in topic_config.SETTINGS]
+    return [_entry(setting, values, source, places, merged) for setting in table]
 
 
-def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlaces, merged: Mapping[str, str]) -> Entry:
+def _entry(
+    setting: Setting, values: Mapping[str, str], source: Source, places: BrokerPlaces, merged: Mapping[str, str]
+) -> Entry:
     synonyms: list[Synonym] = []
     if setting.name in values:
-        synonyms.append(Synonym(setting.name, values[setting.name], Source.TOPIC))
+        synonyms.append(Synonym(setting.name, values[setting.name], source))
     if setting.broker_name is not None:
         for name in (setting.broker_name, *(name for name, _ in setting.broker_synonyms)):
             synonyms += places.find(name)

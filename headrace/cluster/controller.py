@@ -102,7 +102,9 @@ class Controller:
     ) -> asyncio.Future[Mapping[str, str]]:
         """The settings after the change. `name` of a broker may be "": all brokers."""
         return self._changes.submit(
-            lambda image, _: setting_changes.alter_settings(image, resource, name, changes, replace_all=replace_all),
+            lambda image, _: setting_changes.alter_settings(
+                image, resource, name, changes, self._defaults.settings, replace_all=replace_all
+            ),
             validate_only=validate_only,
         )
 

@@ -49,6 +49,7 @@ class _Findings(Struct):
     topics_gone: dict[str, uuid.UUID] = field(default_factory=dict)  # name -> the id that the view showed
     partitions: dict[uuid.UUID, dict[int, PartitionImage]] = field(default_factory=dict)
     settings: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
+    groups: tuple[dict[str, dict[str, str]], int] | None = None
 
 
 class Following:
@@ -66,7 +67,8 @@ class Following:
         self._store.on_session(self._on_session)
         await self._store.sync()
         cluster_id = znodes.decode_cluster_id((await self._store.get(znodes.CLUSTER_ID))[0])
-        everything = {znodes.CONTROLLER, znodes.BROKERS, znodes.BROKER_SETTINGS, znodes.TOPICS}
+        settings = {znodes.BROKER_SETTINGS, znodes.GROUP_SETTINGS}
+        everything = {znodes.CONTROLLER, znodes.BROKERS, *settings, znodes.TOPICS}
         await self._look(everything, cluster_id)
 
     async def look_at_brokers(self) -> None:
@@ -112,6 +114,9 @@ class Following:
         elif path == znodes.BROKER_SETTINGS:
             nodes = [f"{path}/{name}" for name in await self._children(path)]
             await asyncio.gather(*(self._read_settings(node, findings) for node in nodes if node not in self._watched))
+        elif path == znodes.GROUP_SETTINGS:
+            found = await self._get(path)
+            findings.groups = None if found is None else (znodes.decode_group_settings(found[0]), found[1])
         elif path == znodes.TOPICS:
             names = set(await self._children(path))
             fresh = {name for name in names if znodes.topic_path(name) not in self._watched}
@@ -200,6 +205,8 @@ def _applied(image: ClusterImage, findings: _Findings) -> ClusterImage:
     changed = replace(image, brokers=dict(sorted(brokers.items())), controller_id=controller)
     for broker, (settings, version) in findings.settings.items():
         changed = changed.with_broker_settings(broker, settings, version)
+    if findings.groups is not None:
+        changed = replace(changed, group_settings=findings.groups[0], group_settings_version=findings.groups[1])
     for name, topic_id in findings.topics_gone.items():
         if name in image.topics and image.topics[name].id == topic_id:
             changed = changed.without_topic(name)

@@ -52,11 +52,17 @@ async def found_cluster(store: Store, entropy: Entropy) -> str:
         operations: list[Operation] = [Create(folder) for folder in znodes.FOLDERS]
         operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
         operations.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller(-1)))
+        operations.append(Create(znodes.GROUP_SETTINGS, znodes.encode_group_settings({})))
         operations.append(Create(znodes.PRODUCER_IDS, znodes.encode_next_producer_id(0)))
         try:
             await store.multi(operations)
         except (NodeExists, ConnectionLost):
             await store.sync()  # another broker of the cluster was faster, or it was us: look again
+    while await store.exists(znodes.GROUP_SETTINGS) is None:  # founded when groups had no settings yet
+        try:
+            await store.create(znodes.GROUP_SETTINGS, znodes.encode_group_settings({}))
+        except (NodeExists, ConnectionLost):
+            await store.sync()
     return znodes.decode_cluster_id((await store.get(znodes.CLUSTER_ID))[0])
 
 

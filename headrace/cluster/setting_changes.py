@@ -1,4 +1,4 @@
-"""Settings of topics and brokers change: what is asked for, whether it may be, and the change it makes. Pure.
+"""Settings of topics, brokers and groups change: what is asked for, whether it may be, and the change it makes. Pure.
 
 Refusals are KafkaErrors with Kafka's codes. The controller is the only caller.
 """
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from headrace.cluster import znodes
 from headrace.cluster.change import Change
-from headrace.cluster.store import Create, Operation, Set
+from headrace.cluster.store import MAX_BYTES, Create, Operation, Set
 from headrace.cluster.topic_changes import known_topic, write_topic
-from headrace.model import broker_config, topic_config
+from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage
 from headrace.model.settings import Setting, SettingType
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -40,16 +40,25 @@ class SettingChange(Struct, frozen=True):
 
 
 def alter_settings(
-    image: ClusterImage, resource: Resource, name: str, changes: Sequence[SettingChange], *, replace_all: bool
+    image: ClusterImage,
+    resource: Resource,
+    name: str,
+    changes: Sequence[SettingChange],
+    broker_file: Mapping[str, str],
+    *,
+    replace_all: bool,
 ) -> Change[Mapping[str, str]]:
-    """With `replace_all`, what is not among the changes goes back to its default."""
+    """With `replace_all`, what is not among the changes goes back to its default.
+
+    `broker_file` are the settings of the file that the controller was started with.
+    """
     if len({change.name for change in changes}) != len(changes):
         raise KafkaError(ErrorCode.invalid_request, f"{resource} {name!r}: a setting is changed twice in one request")
     if resource == "topic":
         return _alter_topic(image, name, changes, replace_all)
     if resource == "broker":
         return _alter_broker(image, name, changes, replace_all)
-    raise KafkaError(ErrorCode.invalid_config, "groups have no settings in this version of headrace")
+    return _alter_group(image, name, changes, broker_file, replace_all)
 
 
 def _alter_topic(
@@ -96,6 +105,30 @@ def _alter_broker(
         return image if known >= version else image.with_broker_settings(name, settings, version)
 
     return Change([[write]], delta, settings)
+
+
+def _alter_group(
+    image: ClusterImage, name: str, changes: Sequence[SettingChange], broker_file: Mapping[str, str], replace_all: bool
+) -> Change[Mapping[str, str]]:
+    if not name:
+        raise KafkaError(ErrorCode.invalid_request, "name the group: groups have no settings that all of them share")
+    before = {} if replace_all else image.group_settings.get(name, {})
+    defaults = {setting.name: setting.default for setting in group_config.SETTINGS}
+    settings = _altered(before, changes, group_config.BY_NAME, group_config.problem, defaults)
+    wrong = group_config.contradiction(settings, broker_file)
+    if wrong is not None:
+        raise KafkaError(ErrorCode.invalid_config, wrong)
+    groups = {group: values for group, values in {**image.group_settings, name: settings}.items() if values}
+    data, version = znodes.encode_group_settings(groups), image.group_settings_version + 1
+    if len(data) > MAX_BYTES // 2:
+        raise KafkaError(ErrorCode.policy_violation, f"{len(groups)} groups with settings of their own are too many")
+
+    def delta(image: ClusterImage) -> ClusterImage:
+        if image.group_settings_version >= version:
+            return image
+        return replace(image, group_settings=groups, group_settings_version=version, version=image.version + 1)
+
+    return Change([[Set(znodes.GROUP_SETTINGS, data, version - 1)]], delta, settings)
 
 
 def _altered(

@@ -173,7 +173,7 @@ class Tending:
 
 
 def _altered(image: ClusterImage, _: int, *, name: str, change: SettingChange) -> Change[Mapping[str, str]]:
-    return alter_settings(image, "topic", name, [change], replace_all=False)
+    return alter_settings(image, "topic", name, [change], {}, replace_all=False)
 
 
 def _is_next(image: ClusterImage, topic: str, state: PartitionImage) -> bool:

@@ -80,6 +80,9 @@ def with_newer(current: ClusterImage, image: ClusterImage) -> ClusterImage:
     stale = [name for name, version in image.broker_settings_versions.items() if _version(current, name) > version]
     for name in stale:
         image = image.with_broker_settings(name, current.broker_settings[name], _version(current, name))
+    if current.group_settings_version > image.group_settings_version:
+        version = current.group_settings_version
+        image = replace(image, group_settings=current.group_settings, group_settings_version=version)
     return replace(image.with_topics(topics), brokers=brokers)
 
 
@@ -115,7 +118,9 @@ async def read_image(store: Store) -> ClusterImage:
         brokers[broker_id] = BrokerImage(
             broker_id, found.host, found.port, found.rack, found.epoch, found.unbroken_since, found.disk_since
         )
-    image = ClusterImage(cluster_id, controller_id, brokers)
+    data, stat = await store.get(znodes.GROUP_SETTINGS)
+    groups = znodes.decode_group_settings(data)
+    image = ClusterImage(cluster_id, controller_id, brokers, group_settings=groups, group_settings_version=stat.version)
     for name in await store.children(znodes.BROKER_SETTINGS):
         broker = znodes.broker_of_settings(name)
         path = znodes.broker_settings_path(broker)

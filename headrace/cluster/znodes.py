@@ -11,6 +11,7 @@
     /partitions/ID              the folder of one topic's partition states, by topic id
     /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas, who else may lead
     /config/brokers/N           settings changed at run time, of broker N, or of all (`default`)
+    /config/groups              settings of single groups; few have any, so one node has all of them
     /producer_ids               the first producer id that was not handed out
 
 Data is JSON with a "version" field of its own, so that a later headrace can tell what it reads.
@@ -41,6 +42,7 @@ BROKER_EPOCHS = "/brokers/epochs"
 TOPICS = "/topics"
 PARTITIONS = "/partitions"
 BROKER_SETTINGS = "/config/brokers"
+GROUP_SETTINGS = "/config/groups"
 PRODUCER_IDS = "/producer_ids"
 
 FOLDERS = ("/cluster", "/brokers", BROKERS, BROKER_EPOCHS, TOPICS, PARTITIONS, "/config", BROKER_SETTINGS)
@@ -286,6 +288,14 @@ def encode_settings(settings: Mapping[str, str]) -> bytes:
 
 def decode_settings(path: str, data: bytes) -> dict[str, str]:
     return dict(_decode(path, data)["settings"])
+
+
+def encode_group_settings(groups: Mapping[str, Mapping[str, str]]) -> bytes:
+    return _encode({"groups": {group: dict(settings) for group, settings in groups.items()}})
+
+
+def decode_group_settings(data: bytes) -> dict[str, dict[str, str]]:
+    return {group: dict(settings) for group, settings in _decode(GROUP_SETTINGS, data)["groups"].items()}
 
 
 def encode_next_producer_id(first_free: int) -> bytes:

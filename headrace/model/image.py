@@ -70,6 +70,8 @@ class ClusterImage(Struct, frozen=True):
     topics_by_id: Mapping[uuid.UUID, TopicImage] = field(default_factory=dict)
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by broker id, "" for all brokers
     broker_settings_versions: Mapping[str, int] = field(default_factory=dict)  # of the stored node, by the same names
+    group_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by group id, where any are set
+    group_settings_version: int = -1  # of the stored node, which has all of them
     version: int = 0  # rises with every change
 
     @property

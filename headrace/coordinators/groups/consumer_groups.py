@@ -70,7 +70,7 @@ class ConsumerGroups:
         self._settings = settings
         self._topics = topics
         self._planning = Planning(topics, settings.consumer_assignors)
-        self._membership = ConsumerMembership(settings, self._planning, entropy)
+        self._membership = ConsumerMembership(settings, topics, self._planning, entropy)
         self._guests = Guests(self._membership, topics, entropy)
 
     def loaded(self, outcome: Outcome) -> None:

@@ -24,6 +24,7 @@ from headrace.coordinators.groups.consumer_commands import (
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
 from headrace.coordinators.groups.consumer_records import TARGET, Subscription
 from headrace.coordinators.groups.draft import Draft
+from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.groups.planning import Planning
 from headrace.coordinators.groups.reconciliation import (
     LEFT_FOR_NOW,
@@ -36,6 +37,7 @@ from headrace.coordinators.groups.reconciliation import (
 )
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.shard import Outcome
+from headrace.model.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.entropy import Entropy
 
@@ -43,8 +45,9 @@ AGAIN = "The member must let go of all its partitions and join again."
 
 
 class ConsumerMembership:
-    def __init__(self, settings: GroupSettings, planning: Planning, entropy: Entropy) -> None:
+    def __init__(self, settings: GroupSettings, topics: Topics, planning: Planning, entropy: Entropy) -> None:
         self._settings = settings
+        self._topics = topics
         self._planning = planning
         self._entropy = entropy
 
@@ -66,7 +69,9 @@ class ConsumerMembership:
         outcome.reply = ConsumerHeartbeatReply(
             member_id=member_id,
             epoch=now.epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._in_force(
+                draft.group, HEARTBEAT_INTERVAL, self._settings.consumer_heartbeat_interval_ms
+            ),
             assignment=parts_of(now.assigned) if news else None,
         )
 
@@ -163,8 +168,16 @@ class ConsumerMembership:
     def keep_alive(self, group: ConsumerGroup, member_id: str, outcome: Outcome) -> None:
         """Start the member's session anew."""
         facet = group.members[member_id].classic
-        timeout_ms = self._settings.consumer_session_timeout_ms if facet is None else facet.session_timeout_ms
+        if facet is None:
+            timeout_ms = self._in_force(group, SESSION_TIMEOUT, self._settings.consumer_session_timeout_ms)
+        else:
+            timeout_ms = facet.session_timeout_ms
         outcome.set_timer(("session", group.id, member_id), timeout_ms, SessionExpired(group.id, member_id))
+
+    def _in_force(self, group: ConsumerGroup, name: str, otherwise: int) -> int:
+        """What is set on the group itself, else what holds for all."""
+        own = self._topics.image().group_settings.get(group.id, {})
+        return int(own[name]) if name in own else otherwise
 
     def stop_timers(self, group_id: str, member_id: str, outcome: Outcome) -> None:
         for name in ("session", "revocation", "rejoin", "resync"):

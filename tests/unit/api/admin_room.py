@@ -13,6 +13,7 @@ from headrace.api.contract import Handler, Peer, Request
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.store import Store
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.image import BrokerImage
@@ -34,6 +35,7 @@ BROKER_ID = 1
 
 @dataclass
 class AdminRoom:
+    store: Store
     view: ClusterView
     controller: Controller
     clock: AdvanceableClock
@@ -69,7 +71,7 @@ async def admin_room(folder: Path) -> AsyncIterator[AdminRoom]:
     await controller.take_office()
     running = asyncio.create_task(controller.run())
     try:
-        yield AdminRoom(view, controller, clock)
+        yield AdminRoom(store, view, controller, clock)
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):

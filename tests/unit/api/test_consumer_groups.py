@@ -1,5 +1,6 @@
 """ConsumerGroupHeartbeat, ConsumerGroupDescribe, and what the other group APIs say of consumer groups, as bytes."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -52,6 +53,22 @@ def test_first_heartbeat_joins_and_later_ones_hear_only_what_is_new(version: int
         assert (reply.error_code, reply.member_epoch, reply.assignment) == (0, 1, None)
         left = await room.ask(CONSUMER_HEARTBEAT, version, **(quiet | {"member_epoch": -1}), **nothing)
         assert (left.error_code, left.member_id, left.member_epoch) == (0, "m", -1)
+
+    in_group_room(story)
+
+
+def test_a_group_may_have_times_of_its_own() -> None:
+    async def story(room: GroupRoom) -> None:
+        room.cluster.group_settings["g"] = {
+            "consumer.session.timeout.ms": "2000",
+            "consumer.heartbeat.interval.ms": "700",
+        }
+        assert (await joined(room)).heartbeat_interval_ms == 700
+        assert (await joined(room, group_id="others")).heartbeat_interval_ms == 5_000
+        await asyncio.sleep(2.1)  # of virtual time
+        later = {"member_epoch": 1, "rebalance_timeout_ms": -1}
+        assert (await joined(room, **later)).error_code == ErrorCode.unknown_member_id
+        assert (await joined(room, group_id="others", **later)).error_code == 0
 
     in_group_room(story)
 

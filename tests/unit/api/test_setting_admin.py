@@ -12,6 +12,7 @@ from headrace.api.describe_configs import DescribeConfigs
 from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.api.list_config_resources import ListConfigResources
 from headrace.cluster.topic_changes import NewTopic
+from headrace.cluster.view import read_image
 from headrace.model import broker_config, topic_config
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
@@ -91,9 +92,10 @@ def test_a_broker_tells_its_own_settings(tmp_path: Path) -> None:
         (BROKER, "7", ErrorCode.invalid_request),
         (BROKER, "x", ErrorCode.invalid_request),
         (LOGGER, "1", ErrorCode.invalid_request),
-        (METRICS, "m", ErrorCode.invalid_request),
+        (METRICS, "", ErrorCode.invalid_request),
+        (METRICS, "m", ErrorCode.none),
         (99, "m", ErrorCode.invalid_request),
-        (GROUP, "g", ErrorCode.none),
+        (GROUP, "", ErrorCode.invalid_request),
     ],
 )
 def test_what_has_no_settings_is_refused_by_name(tmp_path: Path, kind: int, name: str, code: ErrorCode) -> None:
@@ -147,6 +149,10 @@ def test_single_settings_are_set_unset_and_edited(tmp_path: Path) -> None:
         (BROKER, "1", [(SET, "ssl.keystore.location", "x")], ErrorCode.invalid_config),
         (BROKER, "9", [(SET, "log.segment.bytes", "99")], ErrorCode.invalid_request),
         (GROUP, "g", [(SET, "share.record.lock.duration.ms", "1")], ErrorCode.invalid_config),
+        (GROUP, "g", [(SET, "consumer.session.timeout.ms", "0")], ErrorCode.invalid_config),
+        (GROUP, "g", [(SET, "consumer.session.timeout.ms", "5000")], ErrorCode.invalid_config),
+        (GROUP, "g", [(SET, "consumer.heartbeat.interval.ms", "45000")], ErrorCode.invalid_config),
+        (GROUP, "", [(SET, "consumer.session.timeout.ms", "50000")], ErrorCode.invalid_request),
         (LOGGER, "1", [(SET, "root", "DEBUG")], ErrorCode.invalid_request),
     ],
 )
@@ -158,6 +164,30 @@ def test_a_change_that_cannot_be_is_refused(
         result = await change(room, kind, name, *changes)
         assert (ErrorCode(result.error_code), bool(result.error_message)) == (code, True)
         assert room.view.image.topics["a"].settings == {}
+        assert room.view.image.group_settings == {}
+
+    tell(tmp_path, story)
+
+
+def test_a_group_has_settings_of_its_own_before_it_has_members(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        async def told() -> dict[str, tuple[str, int]]:
+            result = await describe(room, GROUP, "g")
+            assert result.error_code == 0
+            return {config.name: (config.value, config.config_source) for config in result.configs}
+
+        before = {"consumer.heartbeat.interval.ms": ("5000", 5), "consumer.session.timeout.ms": ("45000", 5)}
+        assert await told() == before
+        assert (await change(room, GROUP, "g", (SET, "consumer.session.timeout.ms", "50000"))).error_code == 0
+        assert await told() == before | {"consumer.session.timeout.ms": ("50000", 8)}
+        listed = await ask(ListConfigResources(room.view), LIST, 1, resource_types=[GROUP])
+        assert [(r.resource_type, r.resource_name) for r in listed.config_resources] == [(GROUP, "g")]
+        assert (await change(room, GROUP, "h", (SET, "consumer.heartbeat.interval.ms", "7000"))).error_code == 0
+        assert (await read_image(room.store)).group_settings == room.view.image.group_settings
+        assert set(room.view.image.group_settings) == {"g", "h"}
+        assert (await change(room, GROUP, "g", (DELETE, "consumer.session.timeout.ms", None))).error_code == 0
+        assert await told() == before
+        assert set(room.view.image.group_settings) == {"h"}
 
     tell(tmp_path, story)
 

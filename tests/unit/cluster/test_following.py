@@ -78,15 +78,19 @@ def test_everything_that_is_stored_is_seen_at_the_start() -> None:
         await register_broker(store, Place(4, "here", 9092, "r"), SimClock())
         await store.create(znodes.CONTROLLER, znodes.encode_controller(4), ephemeral=True)
         await store.create(znodes.broker_settings_path(""), znodes.encode_settings({"a": "b"}))
+        await store.set(znodes.GROUP_SETTINGS, znodes.encode_group_settings({"g": {"a": "b"}}))
         await make(store, topic(3))
         async with following(ensemble, view):
             image = view.image
+            assert image.group_settings == {"g": {"a": "b"}}
             assert image.cluster_id
             assert image.controller_id == 4
             assert image.brokers[4].rack == "r"
             assert image.broker_settings == {"": {"a": "b"}}
             assert image.topics == {"orders": topic(3)}
             assert image.topics_by_id == {ORDERS: topic(3)}
+            await store.set(znodes.GROUP_SETTINGS, znodes.encode_group_settings({}))
+            await seen(view, lambda image: image.group_settings == {})
 
     run(story(), seed=3)
 

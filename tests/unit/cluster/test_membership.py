@@ -36,6 +36,18 @@ def test_a_cluster_keeps_its_id_and_a_broker_gets_a_new_epoch_with_every_start(i
     assert epochs == [0, 1, 2]
 
 
+def test_a_cluster_from_before_groups_had_settings_gets_a_place_for_them(in_office: InOffice) -> None:
+    async def before(office: Office) -> None:
+        await office.store.delete(znodes.GROUP_SETTINGS)
+
+    async def after(office: Office) -> None:
+        longer = SettingChange(SettingOperation.SET, "consumer.session.timeout.ms", "60000")
+        settings = await office.controller.alter_settings("group", "g", [longer])
+        assert office.view.image.group_settings == {"g": settings} == {"g": {"consumer.session.timeout.ms": "60000"}}
+
+    in_office(before, after)
+
+
 def test_two_brokers_cannot_have_one_id(in_office: InOffice) -> None:
     async def story(office: Office) -> None:
         with pytest.raises(Failure, match="id 1 is already running"):

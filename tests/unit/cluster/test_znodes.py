@@ -21,6 +21,7 @@ def test_everything_comes_back_as_it_was_written() -> None:
     assert znodes.decode_controller(znodes.encode_controller(4)) == 4
     assert znodes.decode_next_producer_id(znodes.encode_next_producer_id(5000)) == 5000
     assert znodes.decode_settings("/s", znodes.encode_settings({"a": "b"})) == {"a": "b"}
+    assert znodes.decode_group_settings(znodes.encode_group_settings({"g": {"a": "b"}})) == {"g": {"a": "b"}}
 
 
 @pytest.mark.parametrize("broker", ["", "1"])

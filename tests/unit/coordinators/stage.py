@@ -116,6 +116,7 @@ class Cluster:
         self._offsets_partitions = offsets_partitions
         self._counts: dict[str, int] = {}
         self._version = 1
+        self.group_settings: dict[str, dict[str, str]] = {}
 
     def image(self) -> ClusterImage:
         images = {
@@ -130,6 +131,7 @@ class Cluster:
             brokers={BROKER_ID: BrokerImage(BROKER_ID, "broker.example", 9092, None, 1)},
             topics=images,
             topics_by_id={topic.id: topic for topic in images.values()},
+            group_settings=self.group_settings,
             version=self._version,
         )
 

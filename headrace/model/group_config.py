@@ -1,0 +1,51 @@
+"""Every setting that a single consumer group can have, with its type, default and meaning.
+
+They are about groups of the new protocol, whose members ask the broker how long they may be silent. A group's value
+wins over the broker's (`broker_name`), which wins over the default here. Groups need not exist to have settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.model.settings import Setting, SettingType, unknown_setting
+from headrace.model.topic_config import value_in_force
+
+HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(HEARTBEAT_INTERVAL, SettingType.INT, 5_000, "how often members of the group send heartbeats", low=1,
+            broker_name="group.consumer.heartbeat.interval.ms"),
+    Setting(SESSION_TIMEOUT, SettingType.INT, 45_000,
+            "how long a member of the group may be silent; longer than the time between two heartbeats", low=1,
+            broker_name="group.consumer.session.timeout.ms"),
+)  # fmt: skip
+BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+_ABSENT = "belongs to {}, which this version of headrace does not have"
+ELSEWHERE: Mapping[str, str] = {
+    "share.": _ABSENT.format("share groups"),
+    "streams.": _ABSENT.format("groups of the streams protocol"),
+}
+
+
+def problem(name: str, text: str) -> str | None:
+    """What is wrong with setting `name` to `text` on a group, or None."""
+    setting = BY_NAME.get(name)
+    if setting is None:
+        return unknown_setting(name, "a group", BY_NAME, ELSEWHERE)
+    try:
+        setting.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def contradiction(group: Mapping[str, str], broker: Mapping[str, str]) -> str | None:
+    """Why these settings cannot hold together, or None."""
+    interval_ms = value_in_force(BY_NAME[HEARTBEAT_INTERVAL], group, broker)
+    timeout_ms = value_in_force(BY_NAME[SESSION_TIMEOUT], group, broker)
+    if timeout_ms > interval_ms:
+        return None
+    return f"{SESSION_TIMEOUT}={timeout_ms} must be greater than {HEARTBEAT_INTERVAL}={interval_ms}"
