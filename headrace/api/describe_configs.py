@@ -19,6 +19,7 @@ from headrace.api.setting_entries import (
     places_of,
     topic_entries,
 )
+from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.names import topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -77,7 +78,7 @@ class DescribeConfigs:
                 raise KafkaError(
                     ErrorCode.invalid_request, f"this is broker {self._broker_id}: ask broker {name!r} itself"
                 )
-            return broker_entries(places)
+            return broker_entries(places, TopicDefaults(1).factor(len(image.brokers)))
         if kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "the name must not be empty")

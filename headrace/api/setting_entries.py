@@ -6,7 +6,7 @@ and last the default. `Entry.synonyms` lists every place that has a value, winne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from msgspec import Struct
@@ -91,13 +91,25 @@ def _entry(
     return Entry(setting, value, tuple(synonyms))
 
 
-def broker_entries(places: BrokerPlaces) -> list[Entry]:
+def broker_entries(places: BrokerPlaces, replication_factor: int) -> list[Entry]:
+    """`replication_factor` is what topics get where no setting says it: tools read a number from these entries."""
+    unsaid = {"default.replication.factor": str(replication_factor), **dict(_in_all_units(places.merged()))}
     entries = []
     for setting in broker_config.SETTINGS:
         synonyms = places.find(setting.name)
-        synonyms.append(Synonym(setting.name, setting.text(setting.default), Source.DEFAULT))
+        default = unsaid.get(setting.name, setting.text(setting.default))
+        synonyms.append(Synonym(setting.name, default, Source.DEFAULT))
         entries.append(Entry(setting, synonyms[0].value, tuple(synonyms)))
     return entries
+
+
+def _in_all_units(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Times that can be set in hours, minutes or milliseconds, whichever of them was set; -1 is "never" in all."""
+    for setting in topic_config.SETTINGS:
+        if setting.broker_synonyms and setting.broker_name is not None:
+            in_force_ms = topic_config.value_in_force(setting, {}, settings)
+            for name, unit_ms in ((setting.broker_name, 1), *setting.broker_synonyms):
+                yield name, str(in_force_ms // unit_ms if in_force_ms >= 0 else -1)
 
 
 def all_brokers_entries(places: BrokerPlaces) -> list[Entry]:

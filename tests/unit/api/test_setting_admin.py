@@ -84,6 +84,20 @@ def test_a_broker_tells_its_own_settings(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_tools_find_numbers_where_a_broker_settles_them_itself(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        found = {config.name: config.value for config in (await describe(room, BROKER, "1")).configs}
+        assert (found["default.replication.factor"], found["delete.topic.enable"]) == ("1", "true")
+        times = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+        assert [found[name] for name in times] == ["7200000", "120", "2"]  # the file says 2 hours
+        assert [found[name] for name in ("log.roll.ms", "log.roll.hours")] == ["604800000", "168"]
+        assert (await change(room, BROKER, "", (SET, "log.retention.ms", "-1"))).error_code == 0
+        found = {config.name: config.value for config in (await describe(room, BROKER, "1")).configs}
+        assert [found[name] for name in times] == ["-1", "-1", "2"]
+
+    tell(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [
