@@ -73,7 +73,7 @@ class PartitionLog(TrimmableLog):
             sifted = self.dedup.sift(records, found, now_ms)
             records, found = sifted.records, sifted.found
         if config.codec is not None and not internal:
-            records, found = recompressed(records, found, config.codec, config.max_message_bytes)
+            records, found = recompressed(records, found, config.codec, config.max_message_bytes, config.codec_level)
         if not internal:
             self._take_room(len(records))
         with self._lock:

@@ -10,7 +10,9 @@ from headrace.wire.errors import ErrorCode, KafkaError, Malformed
 Found = list[tuple[int, BatchHeader]]
 
 
-def recompressed(records: memoryview, found: Found, codec: int, max_bytes: int) -> tuple[memoryview, Found]:
+def recompressed(
+    records: memoryview, found: Found, codec: int, max_bytes: int, level: int | None = None
+) -> tuple[memoryview, Found]:
     """The same batches in this codec. KafkaError if one cannot be opened, or is too large then; nothing has changed."""
     if all(header.codec == codec or not header.record_count for _, header in found):
         return records, found
@@ -24,7 +26,7 @@ def recompressed(records: memoryview, found: Found, codec: int, max_bytes: int) 
         except Malformed as error:
             raise KafkaError(ErrorCode.corrupt_message, f"a record batch cannot be opened: {error}") from error
         attributes = header.attributes & ~CODEC_MASK | codec
-        batch = wire_records.seal_batch(header._replace(attributes=attributes), section)
+        batch = wire_records.seal_batch(header._replace(attributes=attributes), section, level)
         if len(batch) > max_bytes:
             raise KafkaError(
                 ErrorCode.message_too_large,

@@ -21,8 +21,14 @@ DAY_MS = 24 * HOUR_MS
 SETTINGS: tuple[Setting, ...] = (
     _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, both, or neither",
        choices=("delete", "compact"), may_be_empty=True, broker_name="log.cleanup.policy"),
+    _S("compression.gzip.level", _T.INT, -1, "how hard gzip tries, where compression.type is gzip; -1: as usual",
+       low=-1, high=9, broker_name="compression.gzip.level"),
+    _S("compression.lz4.level", _T.INT, 9, "taken for compatibility; the broker compresses with lz4 in one way", low=1,
+       high=17, broker_name="compression.lz4.level"),
     _S("compression.type", _T.STRING, "producer", "the codec of stored batches; `producer`: as they were sent",
        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), broker_name="compression.type"),
+    _S("compression.zstd.level", _T.INT, 3, "how hard zstd tries, where compression.type is zstd", low=-131_072,
+       high=22, broker_name="compression.zstd.level"),
     _S("delete.retention.ms", _T.LONG, DAY_MS, "how long a tombstone stays in a compacted topic", low=0,
        broker_name="log.cleaner.delete.retention.ms"),
     _S("file.delete.delay.ms", _T.LONG, 60_000, "how long a dropped segment's file stays on disk", low=0,
@@ -98,7 +104,6 @@ ELSEWHERE: Mapping[str, str] = {
     "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
     "remote.": _ABSENT.format("tiered storage"),
     "local.retention.": _ABSENT.format("tiered storage"),
-    "compression.": "the broker compresses with each codec's usual level; set another one at the producer",
     "message.format.version": "Kafka removed it; record batches have format 2",
     "message.downconversion.enable": "Kafka removed it; record batches have format 2",
     "message.timestamp.difference.max.ms": (
@@ -112,6 +117,7 @@ class TopicConfig(Struct, frozen=True):
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     codec: int | None = None  # the number of compression.type; None: as the producer sent it
+    codec_level: int | None = None  # how hard it tries; None: as usual
     dedup_max_bytes: int = 64 << 20
     dedup_window_ms: int = 0
     delete_retention_ms: int = DAY_MS
@@ -172,6 +178,7 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
     return TopicConfig(
         cleanup_policy=v["cleanup.policy"],
         codec=_CODECS.get(v["compression.type"]),
+        codec_level=_level(v),
         dedup_max_bytes=v["headrace.dedup.max.bytes"],
         dedup_window_ms=v["headrace.dedup.window.ms"],
         delete_retention_ms=v["delete.retention.ms"],
@@ -195,6 +202,11 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
         segment_index_bytes=v["segment.index.bytes"],
         segment_ms=v["segment.ms"],
     )
+
+
+def _level(values: Mapping[str, Any]) -> int | None:
+    level: int | None = values.get(f"compression.{values['compression.type']}.level")
+    return None if level == -1 and values["compression.type"] == "gzip" else level
 
 
 def problem(name: str, text: str) -> str | None:

@@ -35,17 +35,18 @@ _FIRST_GUESS_BYTES = 16 * 1024
 _GUESS_GROWTH = 4
 
 
-def compress(codec: int, data: Buffer) -> Buffer:
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`level` trades time for size, on the codec's own scale; snappy and lz4 have one way only."""
     if codec == NONE:
         return data
     if codec == GZIP:
-        return bytes(cramjam.gzip.compress(data))
+        return bytes(cramjam.gzip.compress(data, level))
     if codec == SNAPPY:
         return _compress_snappy(memoryview(data))
     if codec == LZ4:
         return _compress_lz4(memoryview(data))
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data))
+        return bytes(cramjam.zstd.compress(data, level))
     raise Malformed(f"compression codec {codec} is unknown")
 
 

@@ -99,10 +99,10 @@ def encode_batch(
     return seal_batch(header, codec_twin.encode_records(records, base_offset, base_timestamp))
 
 
-def seal_batch(header: BatchHeader, section: Buffer) -> bytearray:
+def seal_batch(header: BatchHeader, section: Buffer, level: int | None = None) -> bytearray:
     """The batch of this header and these uncompressed records; length and CRC are filled in."""
     batch = bytearray(HEADER_BYTES)
-    batch += compression.compress(header.codec, section)
+    batch += compression.compress(header.codec, section, level)
     length = len(batch) - batches.PREFIX_BYTES
     HEADER.pack_into(batch, 0, *header._replace(length=length))
     batches.restamp_crc(batch, 0, length)

@@ -38,6 +38,29 @@ def test_batches_of_every_codec_are_stored_in_the_topics_codec_and_hold_the_same
     assert log.end_offset == 5 * len(RECORDS)
 
 
+@pytest.mark.parametrize(("codec", "little", "much"), [("gzip", "1", "9"), ("zstd", "-1000", "19")])
+def test_a_topic_says_how_hard_its_codec_tries(codec: str, little: str, much: str) -> None:
+    words = b" ".join(b"%d" % (number * number) for number in range(3000))
+
+    def size(*levels: str) -> int:
+        settings = {"compression.type": codec, **{f"compression.{codec}.level": level for level in levels}}
+        log = open_log(SimDisk(), topic_config(settings, {}))
+        log.append(memoryview(encode_batch([Record(0, NOW, None, words, ())])), 0, now_ms=NOW)
+        assert [record.value for record in read_all(log)] == [words]
+        return log.size_bytes
+
+    assert size(much) < size(little)
+    assert size() == size({"gzip": "-1", "zstd": "3"}[codec])
+
+
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "uncompressed", "producer"])
+def test_levels_of_other_codecs_change_nothing(codec: str) -> None:
+    levels = {"compression.gzip.level": "9", "compression.lz4.level": "12", "compression.zstd.level": "19"}
+    log = open_log(SimDisk(), topic_config({"compression.type": codec, **levels}, {}))
+    log.append(sent(compression.GZIP), 0, now_ms=NOW)
+    assert [record.value for record in read_all(log)] == [record.value for record in RECORDS]
+
+
 def test_an_idempotent_producer_may_repeat_what_was_compressed_again() -> None:
     log = open_log(SimDisk(), TopicConfig(codec=compression.ZSTD))
     first = log.append(sent(compression.NONE, producer=7), 0, now_ms=NOW)
