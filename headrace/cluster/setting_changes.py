@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from headrace.cluster import znodes
 from headrace.cluster.change import Change
 from headrace.cluster.store import MAX_BYTES, Create, Operation, Set
-from headrace.cluster.topic_changes import known_topic, write_topic
+from headrace.cluster.topic_changes import check_together, known_topic, write_topic
 from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage
 from headrace.model.settings import Setting, SettingType
@@ -55,19 +55,20 @@ def alter_settings(
     if len({change.name for change in changes}) != len(changes):
         raise KafkaError(ErrorCode.invalid_request, f"{resource} {name!r}: a setting is changed twice in one request")
     if resource == "topic":
-        return _alter_topic(image, name, changes, replace_all)
+        return _alter_topic(image, name, changes, broker_file, replace_all)
     if resource == "broker":
         return _alter_broker(image, name, changes, replace_all)
     return _alter_group(image, name, changes, broker_file, replace_all)
 
 
 def _alter_topic(
-    image: ClusterImage, name: str, changes: Sequence[SettingChange], replace_all: bool
+    image: ClusterImage, name: str, changes: Sequence[SettingChange], broker_file: Mapping[str, str], replace_all: bool
 ) -> Change[Mapping[str, str]]:
     topic = known_topic(image, name)
     before = {} if replace_all else topic.settings
     defaults = topic_config.effective({}, {})
     settings = _altered(before, changes, topic_config.BY_NAME, topic_config.problem, defaults)
+    check_together(settings, image, broker_file)
     altered = replace(topic, settings=settings, version=topic.version + 1)
 
     def delta(image: ClusterImage) -> ClusterImage:

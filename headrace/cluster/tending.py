@@ -133,7 +133,10 @@ class Tending:
         two = SettingChange(SettingOperation.SET, MIN_ISR, "2")
         for name in list(careless(self._desk.planned, self._defaults)):
             with suppress(KafkaError):  # the office is lost, or somebody has just deleted the topic
-                await self._desk.submit(partial(_altered, name=name, change=two))
+                await self._desk.submit(partial(self._altered, name=name, change=two))
+
+    def _altered(self, image: ClusterImage, _: int, *, name: str, change: SettingChange) -> Change[Mapping[str, str]]:
+        return alter_settings(image, "topic", name, [change], self._broker_settings, replace_all=False)
 
     # --- the longest log --------------------------------------------------------------------------------------------
 
@@ -170,10 +173,6 @@ class Tending:
             return error.code is not ErrorCode.eligible_leaders_not_available
         self._recovery.tell(place[0], elected, ends)
         return True
-
-
-def _altered(image: ClusterImage, _: int, *, name: str, change: SettingChange) -> Change[Mapping[str, str]]:
-    return alter_settings(image, "topic", name, [change], {}, replace_all=False)
 
 
 def _is_next(image: ClusterImage, topic: str, state: PartitionImage) -> bool:

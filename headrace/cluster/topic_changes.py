@@ -55,6 +55,7 @@ def create_topic(
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
     plan = _plan(image, new, defaults)
     settings = with_min_isr(_checked_settings(new.settings), len(plan[0]), image, defaults)
+    check_together(settings, image, defaults.settings)
     partitions = tuple(first_state(index, replicas, image.brokers) for index, replicas in enumerate(plan))
     topic = TopicImage(new.name, topic_id, partitions, settings)
     stored = znodes.encode_topic(znodes.StoredTopic(topic_id, len(partitions), settings))
@@ -84,6 +85,13 @@ def _checked_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
             raise KafkaError(ErrorCode.invalid_config, wrong or "")
         checked[name] = text
     return checked
+
+
+def check_together(settings: Mapping[str, str], image: ClusterImage, broker_file: Mapping[str, str]) -> None:
+    """`broker_file` are the settings of the file that the controller was started with."""
+    wrong = topic_config.contradiction(settings, {**broker_file, **image.broker_settings.get("", {})})
+    if wrong is not None:
+        raise KafkaError(ErrorCode.invalid_config, wrong)
 
 
 def _plan(image: ClusterImage, new: NewTopic, defaults: TopicDefaults) -> placement.Plan:

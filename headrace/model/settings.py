@@ -72,7 +72,7 @@ class Setting(Struct, frozen=True):
 
     def _check(self, value: Any, text: str) -> None:
         if self.choices:
-            parts = value if isinstance(value, tuple) else (value,)
+            parts = value if isinstance(value, tuple) else (self.text(value),)
             if not (parts or self.may_be_empty) or not set(parts) <= set(self.choices):
                 raise ValueError(f"{self.name}={text!r}: choose from {', '.join(self.choices)}")
         elif self.pattern:

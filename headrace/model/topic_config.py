@@ -18,6 +18,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
+_NOT_TIERED = "taken for compatibility; there is no tiered storage, all of a topic is local"
+
 SETTINGS: tuple[Setting, ...] = (
     _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, both, or neither",
        choices=("delete", "compact"), may_be_empty=True, broker_name="log.cleanup.policy"),
@@ -56,6 +58,8 @@ SETTINGS: tuple[Setting, ...] = (
     _S("leader.replication.throttled.replicas", _T.LIST, (),
        "leaders that give to replicas which catch up no more than leader.replication.throttled.rate: "
        "PARTITION:BROKER, or *", pattern=r"\*|\d+:\d+"),
+    _S("local.retention.bytes", _T.LONG, -2, _NOT_TIERED, low=-2),
+    _S("local.retention.ms", _T.LONG, -2, _NOT_TIERED, low=-2),
     _S("max.compaction.lag.ms", _T.LONG, LONG_MAX, "the longest a record stays out of compaction", low=1,
        broker_name="log.cleaner.max.compaction.lag.ms"),
     _S("max.message.bytes", _T.INT, 1_048_588, "the largest record batch, as the producer compressed it", low=0,
@@ -74,6 +78,9 @@ SETTINGS: tuple[Setting, ...] = (
        broker_name="min.insync.replicas"),
     _S("preallocate", _T.BOOLEAN, False, "taken for compatibility; segments grow as they are written",
        broker_name="log.preallocate"),
+    _S("remote.log.copy.disable", _T.BOOLEAN, False, _NOT_TIERED),
+    _S("remote.log.delete.on.disable", _T.BOOLEAN, False, _NOT_TIERED),
+    _S("remote.storage.enable", _T.BOOLEAN, False, _NOT_TIERED, choices=("false",)),
     _S("retention.bytes", _T.LONG, -1, "the size at which old segments go, per partition; -1: no limit", low=-1,
        broker_name="log.retention.bytes"),
     _S("retention.ms", _T.LONG, 14 * DAY_MS, "the age at which old segments go; -1: never", low=-1,
@@ -103,7 +110,7 @@ ELSEWHERE: Mapping[str, str] = {
     "headrace.ttl.": _ABSENT.format("expiry with a dead letter topic"),
     "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
     "remote.": _ABSENT.format("tiered storage"),
-    "local.retention.": _ABSENT.format("tiered storage"),
+    "remote.storage.enable": _ABSENT.format("tiered storage"),
     "message.format.version": "Kafka removed it; record batches have format 2",
     "message.downconversion.enable": "Kafka removed it; record batches have format 2",
     "message.timestamp.difference.max.ms": (
@@ -217,5 +224,15 @@ def problem(name: str, text: str) -> str | None:
     try:
         setting.parse(text)
     except ValueError as error:
-        return str(error)
+        return f"{name}={text}: {ELSEWHERE[name]}" if name in ELSEWHERE else str(error)
     return None
+
+
+def contradiction(topic: Mapping[str, str], broker: Mapping[str, str]) -> str | None:
+    """Why these settings cannot hold together, or None."""
+    shortest, longest = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    shortest_ms = value_in_force(BY_NAME[shortest], topic, broker)
+    longest_ms = value_in_force(BY_NAME[longest], topic, broker)
+    if shortest_ms <= longest_ms:
+        return None
+    return f"{shortest}={shortest_ms} must not be greater than {longest}={longest_ms}"

@@ -158,6 +158,12 @@ def test_single_settings_are_set_unset_and_edited(tmp_path: Path) -> None:
         (TOPIC, "a", [(SET, "retention.ms", "1"), (DELETE, "retention.ms", None)], ErrorCode.invalid_request),
         (TOPIC, "a", [(7, "retention.ms", "1")], ErrorCode.invalid_request),
         (TOPIC, "a", [(SET, "remote.storage.enable", "true")], ErrorCode.invalid_config),
+        (
+            TOPIC,
+            "a",
+            [(SET, "min.compaction.lag.ms", "9"), (SET, "max.compaction.lag.ms", "8")],
+            ErrorCode.invalid_config,
+        ),
         (TOPIC, "nobody", [(SET, "retention.ms", "1")], ErrorCode.unknown_topic_or_partition),
         (BROKER, "1", [(SET, "num.partitions", "2")], ErrorCode.invalid_request),
         (BROKER, "1", [(SET, "ssl.keystore.location", "x")], ErrorCode.invalid_config),

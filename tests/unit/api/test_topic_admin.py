@@ -72,6 +72,30 @@ def test_a_topic_that_is_refused_does_not_stop_the_others(tmp_path: Path) -> Non
     tell(tmp_path, story)
 
 
+def test_a_topic_can_be_made_with_all_that_another_one_tells(tmp_path: Path) -> None:
+    """As tools do that clone a topic."""
+
+    async def story(room: AdminRoom) -> None:
+        answer = await ask(create_topics(room), CREATE_TOPICS, 7, topics=[new("a")], timeout_ms=5000)
+        clone = new("b")
+        clone.configs = [Message(name=config.name, value=config.value) for config in answer.topics[0].configs]
+        answer = await ask(create_topics(room), CREATE_TOPICS, 7, topics=[clone], timeout_ms=5000)
+        assert (answer.topics[0].error_code, answer.topics[0].error_message) == (0, None)
+
+    tell(tmp_path, story)
+
+
+def test_settings_that_contradict_each_other_make_no_topic(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        topic = new("a", min_compaction_lag_ms="9", max_compaction_lag_ms="8")
+        answer = await ask(create_topics(room), CREATE_TOPICS, 7, topics=[topic], timeout_ms=5000)
+        assert answer.topics[0].error_code == ErrorCode.invalid_config
+        words = "min.compaction.lag.ms=9 must not be greater than max.compaction.lag.ms=8"
+        assert answer.topics[0].error_message == words
+
+    tell(tmp_path, story)
+
+
 def test_replicas_can_be_assigned_by_hand(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
         topic = new("a")

@@ -57,6 +57,13 @@ def test_a_topic_may_be_neither_deleted_from_nor_compacted() -> None:
     assert (config.deleted, config.compacted) == (False, False)
 
 
+def test_what_says_that_storage_is_not_tiered_is_taken() -> None:
+    """Definitions of topics that were made for Kafka often say so."""
+    assert topic_config.problem("remote.storage.enable", "false") is None
+    assert topic_config.problem("local.retention.ms", "-2") is None
+    assert topic_config.problem("local.retention.bytes", "1000") is None
+
+
 def test_lists_may_have_spaces_and_repeat() -> None:
     policy = topic_config.BY_NAME["cleanup.policy"]
     assert policy.type is SettingType.LIST
