@@ -115,6 +115,21 @@ _OWN: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
+# What Kafka lets be changed while it runs, what tools and clients' own tests do change, and what means nothing here.
+_TAKEN: tuple[Setting, ...] = tuple(
+    Setting(name, kind, default, f"taken for compatibility: {why}", low=1)
+    for name, kind, default, why in (
+        ("background.threads", _T.INT, 10, "there are no such threads"),
+        ("log.cleaner.threads", _T.INT, 1, "there are no such threads"),
+        ("num.io.threads", _T.INT, 8, "there are no such threads"),
+        ("num.network.threads", _T.INT, 3, "there are no such threads"),
+        ("num.recovery.threads.per.data.dir", _T.INT, 2, "there are no such threads"),
+        ("num.replica.fetchers", _T.INT, 1, "there are no such threads"),
+        ("sasl.kerberos.min.time.before.relogin", _T.LONG, 60_000, "nobody logs in by Kerberos"),
+    )
+)
+
+
 def _for_topics() -> list[Setting]:
     """The settings that topics fall back to, and the same in coarser units."""
     settings: list[Setting] = []
@@ -131,7 +146,7 @@ def _for_topics() -> list[Setting]:
     return settings
 
 
-SETTINGS: tuple[Setting, ...] = tuple(sorted((*_OWN, *_for_topics()), key=lambda setting: setting.name))
+SETTINGS: tuple[Setting, ...] = tuple(sorted((*_OWN, *_TAKEN, *_for_topics()), key=lambda setting: setting.name))
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 _ABSENT = "belongs to {}, which this version of headrace does not have"

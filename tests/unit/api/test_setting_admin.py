@@ -212,6 +212,27 @@ def test_a_group_has_settings_of_its_own_before_it_has_members(tmp_path: Path) -
     tell(tmp_path, story)
 
 
+def test_what_means_nothing_here_is_taken_where_kafka_takes_it_and_told_again(tmp_path: Path) -> None:
+    """librdkafka's own tests of its admin client set these."""
+
+    async def story(room: AdminRoom) -> None:
+        names = ["background.threads", "sasl.kerberos.min.time.before.relogin"]
+        set_both = [(SET, names[0], "9"), (SET, names[1], "58000"), (APPEND, "log.cleanup.policy", "compact")]
+        assert (await change(room, BROKER, "1", *set_both)).error_code == 0
+        told = (await describe(room, BROKER, "1", [*names, "log.cleanup.policy"])).configs
+        assert [(config.value, config.config_source) for config in told] == [
+            ("9", 2),
+            ("delete,compact", 2),
+            ("58000", 2),
+        ]
+        unset = [(DELETE, names[0], ""), (DELETE, names[1], None), (SUBTRACT, "log.cleanup.policy", "compact")]
+        assert (await change(room, BROKER, "1", *unset)).error_code == 0
+        (config,) = (await describe(room, BROKER, "1", names[:1])).configs
+        assert (config.value, config.config_source, config.read_only) == ("10", 5, False)
+
+    tell(tmp_path, story)
+
+
 def test_broker_settings_reach_topics_that_set_none(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
         await room.controller.create_topic(NewTopic("a"))
