@@ -29,6 +29,7 @@ from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
 from headrace.log.producer_state import EXPIRY_MS
 from headrace.log.segment import Shelf
+from headrace.model.broker_config import BY_NAME
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import KafkaError, Malformed
 from headrace.world.clock import Clock
@@ -39,6 +40,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CHECKPOINT_S = 10.0
+CLEANER_BACKOFF_MS: int = BY_NAME["log.cleaner.backoff.ms"].default
 _AT_ONCE = 64  # logs that one step of background work looks at before the event loop has its turn
 _OPENED_AT_ONCE = 32
 
@@ -48,7 +50,6 @@ class Upkeep(Struct, frozen=True):
 
     flush_ms: int = 1000
     retention_check_ms: int = 5000
-    cleaner_backoff_ms: int = 5000
     producer_expiry_ms: int = EXPIRY_MS
     reserve_bytes: int = 0  # of the disk, that records may not take
 
@@ -56,6 +57,7 @@ class Upkeep(Struct, frozen=True):
 class Logs:
     def __init__(self, disk: Disk, clock: Clock, folder: Path, upkeep: Upkeep = Upkeep()) -> None:
         self.folder = folder
+        self.cleaner_backoff_ms = CLEANER_BACKOFF_MS  # may change while the broker runs
         self._disk = disk
         self._clock = clock
         self._upkeep = upkeep
@@ -243,7 +245,7 @@ class Logs:
 
     async def _compact_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._upkeep.cleaner_backoff_ms / 1000)
+            await self._clock.sleep(self.cleaner_backoff_ms / 1000)
             await self.compact()
 
     async def compact(self) -> None:

@@ -75,7 +75,7 @@ _OWN: tuple[Setting, ...] = (
          "how much of what it should lead a broker may lack without anything being done", low=0, high=100),
     Setting("leader.replication.throttled.rate", _T.LONG, LONG_MAX,
             "bytes a second that leaders here give to replicas which catch up, where their topics name them", low=1),
-    _own("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are looked at for work", low=1),
+    Setting("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are looked at for work", low=1),
     _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often old segments are looked for", low=1),
     _own("max.connections", _T.INT, INT_MAX, "connections that are open at once", low=1),
     _own("max.incremental.fetch.session.cache.slots", _T.INT, 1_000, "fetch sessions that are kept", low=0),
@@ -194,7 +194,6 @@ class BrokerConfig(Struct, frozen=True):
     flush_interval_ms: int = 1_000
     leader_imbalance_check_interval_seconds: int = 30
     leader_imbalance_per_broker_percentage: int = 10
-    log_cleaner_backoff_ms: int = 15_000
     log_retention_check_interval_ms: int = 300_000
     max_connections: int = INT_MAX
     fetch_session_slots: int = 1_000

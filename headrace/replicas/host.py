@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from headrace.log.logs import Logs
+from headrace.log.logs import CLEANER_BACKOFF_MS, Logs
 from headrace.model.image import NO_CONTROLLER, ClusterImage, PartitionImage, TopicImage
 from headrace.model.settings import LONG_MAX
 from headrace.model.topic_config import TopicConfig, topic_config
@@ -181,7 +181,7 @@ class ReplicaHost:
         self._image = new
         self._home.brokers = new.brokers
         if settings_changed or not old.cluster_id:
-            self._limit_rates(self._settings_in(new))
+            self._set_pace(self._settings_in(new))
         for name, before in old.topics.items():
             after = new.topics.get(name)
             if after is None or after.id != before.id:
@@ -191,7 +191,8 @@ class ReplicaHost:
             if settings_changed or known is not after:
                 self._host(after, new, () if settings_changed else _still_so(known, after))
 
-    def _limit_rates(self, settings: Mapping[str, str]) -> None:
+    def _set_pace(self, settings: Mapping[str, str]) -> None:
+        self._logs.cleaner_backoff_ms = int(settings.get("log.cleaner.backoff.ms", CLEANER_BACKOFF_MS))
         for role, throttle in (("leader", self._home.leader_throttle), ("follower", self._home.follower_throttle)):
             throttle.limit(int(settings.get(f"{role}.replication.throttled.rate", LONG_MAX)))
 

@@ -382,7 +382,6 @@ def _upkeep(config: BrokerConfig) -> Upkeep:
     return Upkeep(
         flush_ms=config.flush_interval_ms,
         retention_check_ms=config.log_retention_check_interval_ms,
-        cleaner_backoff_ms=config.log_cleaner_backoff_ms,
         producer_expiry_ms=config.producer_id_expiration_ms,
         reserve_bytes=config.disk_reserve_bytes,
     )

@@ -60,6 +60,27 @@ def test_a_clean_stop_brings_everything_back_without_a_scan() -> None:
     simulated(story)
 
 
+def test_a_new_pace_of_compaction_holds_from_the_next_look_on() -> None:
+    async def story(disk: SimDisk, clock: SimClock) -> None:
+        logs = Logs(disk, clock, FOLDER)
+        looks: list[float] = []
+
+        async def look() -> None:
+            looks.append(clock.monotonic())
+
+        logs.compact = look  # type: ignore[method-assign]
+        logs.cleaner_backoff_ms = 4000
+        begun = clock.monotonic()
+        running = asyncio.ensure_future(logs.run())
+        await clock.sleep(4.5)
+        logs.cleaner_backoff_ms = 1000
+        await clock.sleep(6)
+        running.cancel()
+        assert [round(at - begun) for at in looks] == [4, 8, 9, 10]
+
+    simulated(story)
+
+
 def test_a_killed_process_loses_nothing() -> None:
     async def story(disk: SimDisk, clock: SimClock) -> None:
         logs = Logs(disk, clock, FOLDER)
