@@ -11,9 +11,12 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from headrace.cluster.topic_changes import MIN_ISR
 from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage, TopicImage
 from headrace.model.settings import Setting
+
+_MIN_ISR_DEFAULT = str(topic_config.BY_NAME[MIN_ISR].default)
 
 
 class Source(IntEnum):
@@ -59,8 +62,10 @@ class BrokerPlaces(Struct, frozen=True):
 
 
 def places_of(image: ClusterImage, broker_id: int, file: Mapping[str, str]) -> BrokerPlaces:
+    """A cluster with eligible leaders (KIP-966) always has a min.insync.replicas for all brokers, as in Kafka 4.1."""
     dynamic = image.broker_settings
-    return BrokerPlaces(dynamic.get(str(broker_id), {}), dynamic.get("", {}), file)
+    everybody = {MIN_ISR: file.get(MIN_ISR, _MIN_ISR_DEFAULT), **dynamic.get("", {})}
+    return BrokerPlaces(dynamic.get(str(broker_id), {}), everybody, file)
 
 
 def topic_entries(topic: TopicImage, places: BrokerPlaces) -> list[Entry]:
