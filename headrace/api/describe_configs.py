@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from pathlib import Path
 
-from headrace.api.contract import Request
+from headrace.api.contract import Peer, Request
+from headrace.api.metadata import AddressOf
 from headrace.api.setting_entries import (
     Entry,
     all_brokers_entries,
@@ -37,18 +39,28 @@ class ResourceType(IntEnum):
 
 
 class DescribeConfigs:
-    def __init__(self, view: ClusterView, broker_id: int, file_settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        broker_id: int,
+        file_settings: Mapping[str, str],
+        address_of: AddressOf,
+        data: Path,
+    ) -> None:
         self._view = view
+        self._address_of = address_of
+        self._data = data
         self._broker_id = broker_id
         self._file_settings = file_settings
 
     def __call__(self, request: Request) -> Message:
-        return Message(results=[self._result(asked, request.body) for asked in request.body.resources])
+        return Message(results=[self._result(asked, request) for asked in request.body.resources])
 
-    def _result(self, asked: Message, body: Message) -> Message:
+    def _result(self, asked: Message, request: Request) -> Message:
+        body = request.body
         resource = Message(resource_type=asked.resource_type, resource_name=asked.resource_name)
         try:
-            entries = self._entries(asked.resource_type, asked.resource_name)
+            entries = self._entries(asked.resource_type, asked.resource_name, request.peer)
         except KafkaError as error:
             resource.error_code, resource.error_message = error.code, error.message
             return resource
@@ -60,7 +72,7 @@ class DescribeConfigs:
         ]
         return resource
 
-    def _entries(self, kind: int, name: str) -> list[Entry]:
+    def _entries(self, kind: int, name: str, peer: Peer) -> list[Entry]:
         image = self._view.image
         places = places_of(image, self._broker_id, self._file_settings)
         if kind == ResourceType.TOPIC:
@@ -78,12 +90,21 @@ class DescribeConfigs:
                 raise KafkaError(
                     ErrorCode.invalid_request, f"this is broker {self._broker_id}: ask broker {name!r} itself"
                 )
-            return broker_entries(places, TopicDefaults(1).factor(len(image.brokers)))
+            return broker_entries(places, TopicDefaults(1).factor(len(image.brokers)), self._told(peer))
         if kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "the name must not be empty")
             return group_entries(image.group_settings.get(name, {}), places) if kind == ResourceType.GROUP else []
         raise refused_resource(kind)
+
+    def _told(self, peer: Peer) -> dict[str, str]:
+        told = {"log.dirs": str(self._data), "node.id": str(self._broker_id)}
+        broker = self._view.image.brokers.get(self._broker_id)
+        if broker is not None:
+            host, port = self._address_of(peer, broker)
+            told["advertised.listeners"] = f"PLAINTEXT://{host}:{port}"
+            told["listeners"] = f"PLAINTEXT://{peer.local_host}:{peer.local_port}"
+        return told
 
 
 def refused_resource(kind: int) -> KafkaError:

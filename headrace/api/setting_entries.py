@@ -96,8 +96,10 @@ def _entry(
     return Entry(setting, value, tuple(synonyms))
 
 
-def broker_entries(places: BrokerPlaces, replication_factor: int) -> list[Entry]:
-    """`replication_factor` is what topics get where no setting says it: tools read a number from these entries."""
+def broker_entries(places: BrokerPlaces, replication_factor: int, told: Mapping[str, str]) -> list[Entry]:
+    """`replication_factor` is what topics get where no setting says it: tools read a number from these entries.
+    `told` is what the broker knows of itself, by the names of broker_config.TOLD.
+    """
     unsaid = {"default.replication.factor": str(replication_factor), **dict(_in_all_units(places.merged()))}
     entries = []
     for setting in broker_config.SETTINGS:
@@ -105,6 +107,9 @@ def broker_entries(places: BrokerPlaces, replication_factor: int) -> list[Entry]
         default = unsaid.get(setting.name, setting.text(setting.default))
         synonyms.append(Synonym(setting.name, default, Source.DEFAULT))
         entries.append(Entry(setting, synonyms[0].value, tuple(synonyms)))
+    entries += [
+        Entry(broker_config.TOLD[name], value, (Synonym(name, value, Source.FILE),)) for name, value in told.items()
+    ]
     return entries
 
 

@@ -137,6 +137,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     hints = LeaderHints(rooms.image, rooms.address_of)
     produce = Produce(host, hints, clock, TransactionalProduce(entry))
     fetch = Fetch(host, sessions, clock, entropy, disk.off_loop, config.fetch_max_bytes, hints)
+    describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
     apis = [
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
         Api(1, "Fetch", 4, 18, fetch),
@@ -161,7 +162,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(26, "EndTxn", 0, 5, EndTxn(transactions)),
         Api(27, "WriteTxnMarkers", 1, 2, WriteTxnMarkers(rooms.markers)),
         Api(28, "TxnOffsetCommit", 0, 5, TxnOffsetCommit(groups, rooms, host, entry)),
-        Api(32, "DescribeConfigs", 1, 4, DescribeConfigs(rooms.view, config.broker_id, config.settings)),
+        Api(32, "DescribeConfigs", 1, 4, describe_configs),
         Api(33, "AlterConfigs", 0, 2, AlterConfigs(controller)),
         Api(35, "DescribeLogDirs", 1, 5, DescribeLogDirs(host, rooms.data, space)),
         Api(37, "CreatePartitions", 0, 3, CreatePartitions(controller, clock)),

@@ -149,6 +149,17 @@ def _for_topics() -> list[Setting]:
 SETTINGS: tuple[Setting, ...] = tuple(sorted((*_OWN, *_TAKEN, *_for_topics()), key=lambda setting: setting.name))
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
+# What a broker tells of itself and tools look for, though no setting says it: the command line does.
+TOLD: Mapping[str, Setting] = {
+    name: _own(name, kind, None, meaning)
+    for name, kind, meaning in (
+        ("advertised.listeners", _T.LIST, "where clients reach this broker: `headrace serve --advertise HOST:PORT`"),
+        ("listeners", _T.LIST, "where this broker listens: `headrace serve --listen HOST:PORT`"),
+        ("log.dirs", _T.STRING, "the data folder of this broker: `headrace serve --data DIR`"),
+        ("node.id", _T.INT, "the number of this broker in its cluster, broker.id"),
+    )
+}
+
 _ABSENT = "belongs to {}, which this version of headrace does not have"
 ELSEWHERE: Mapping[str, str] = {
     "listeners": "use `headrace serve --listen HOST:PORT`",

@@ -16,7 +16,7 @@ from headrace.cluster.view import read_image
 from headrace.model import broker_config, topic_config
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
-from tests.unit.api.admin_room import BROKER_ID, AdminRoom, ask, tell
+from tests.unit.api.admin_room import BROKER_ID, AdminRoom, address_of, ask, tell
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -24,7 +24,8 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 async def describe(room: AdminRoom, kind: int, name: str, keys: list[str] | None = None, version: int = 4) -> Message:
-    handler = DescribeConfigs(room.view, BROKER_ID, {"log.retention.hours": "2", "num.partitions": "3"})
+    settings = {"log.retention.hours": "2", "num.partitions": "3"}
+    handler = DescribeConfigs(room.view, BROKER_ID, settings, address_of, Path("/data"))
     resource = Message(resource_type=kind, resource_name=name, configuration_keys=keys)
     body: dict[str, Any] = {"include_synonyms": True, "include_documentation": True}
     answer = await ask(handler, DESCRIBE, version, resources=[resource], **body)
@@ -74,12 +75,27 @@ def test_only_the_keys_asked_for_are_told(tmp_path: Path) -> None:
 def test_a_broker_tells_its_own_settings(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
         found = {config.name: config for config in (await describe(room, BROKER, "1")).configs}
-        assert set(found) == set(broker_config.BY_NAME)
+        assert set(found) == set(broker_config.BY_NAME) | set(broker_config.TOLD)
         assert (found["num.partitions"].value, found["num.partitions"].config_source) == ("3", 4)
         assert found["num.partitions"].read_only
         assert not found["log.segment.bytes"].read_only
         assert found["broker.rack"].value is None
         assert [config.name for config in (await describe(room, BROKER, "")).configs] == ["min.insync.replicas"]
+
+    tell(tmp_path, story)
+
+
+def test_a_broker_tells_what_its_command_line_says(tmp_path: Path) -> None:
+    """kafka-python's own tests look for the first of these."""
+
+    async def story(room: AdminRoom) -> None:
+        names = ["advertised.listeners", "listeners", "log.dirs", "node.id"]
+        told = {config.name: config for config in (await describe(room, BROKER, "1", names)).configs}
+        assert told["advertised.listeners"].value == told["listeners"].value == "PLAINTEXT://127.0.0.1:9092"
+        assert (told["log.dirs"].value, told["node.id"].value) == ("/data", "1")
+        assert all(config.read_only and config.config_source == 4 for config in told.values())
+        assert told["advertised.listeners"].config_type == 7
+        assert told["advertised.listeners"].documentation
 
     tell(tmp_path, story)
 
