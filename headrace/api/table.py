@@ -14,6 +14,7 @@ from headrace.api.add_offsets_to_txn import AddOffsetsToTxn
 from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
 from headrace.api.alter_configs import AlterConfigs
 from headrace.api.alter_partition_reassignments import AlterPartitionReassignments
+from headrace.api.alter_replica_log_dirs import AlterReplicaLogDirs
 from headrace.api.api_versions import ApiVersions
 from headrace.api.consumer_group_describe import ConsumerGroupDescribe
 from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -58,6 +59,7 @@ from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import CoordinatorDesk, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.api.txn_offset_commit import TxnOffsetCommit
+from headrace.api.update_features import UpdateFeatures
 from headrace.api.write_txn_markers import MarkerDesk, WriteTxnMarkers
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
@@ -164,6 +166,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(28, "TxnOffsetCommit", 0, 5, TxnOffsetCommit(groups, rooms, host, entry)),
         Api(32, "DescribeConfigs", 1, 4, describe_configs),
         Api(33, "AlterConfigs", 0, 2, AlterConfigs(controller)),
+        Api(34, "AlterReplicaLogDirs", 1, 2, AlterReplicaLogDirs(host, rooms.data)),
         Api(35, "DescribeLogDirs", 1, 5, DescribeLogDirs(host, rooms.data, space)),
         Api(37, "CreatePartitions", 0, 3, CreatePartitions(controller, clock)),
         Api(42, "DeleteGroups", 0, 2, DeleteGroups(groups)),
@@ -172,6 +175,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(45, "AlterPartitionReassignments", 0, 1, AlterPartitionReassignments(controller, clock)),
         Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments(rooms.view)),
         Api(47, "OffsetDelete", 0, 0, OffsetDelete(groups, rooms)),
+        Api(57, "UpdateFeatures", 0, 2, UpdateFeatures(FEATURES)),
         Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, rooms.address_of)),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, ConsumerGroupHeartbeat(groups)),
         Api(69, "ConsumerGroupDescribe", 0, 1, ConsumerGroupDescribe(groups, rooms)),

@@ -1,0 +1,39 @@
+"""AlterReplicaLogDirs, v1 and v2: replicas are to stand in another data folder of this broker. It has one.
+
+So every replica is where it is asked to be, if that folder is named; any other folder is not found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.api.contract import Request
+from headrace.replicas.host import ReplicaHost
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+
+
+class AlterReplicaLogDirs:
+    def __init__(self, host: ReplicaHost, folder: Path) -> None:
+        self._host = host
+        self._folder = folder
+
+    def __call__(self, request: Request) -> Message:
+        results: dict[str, list[Message]] = {}
+        for folder in request.body.dirs:
+            for topic in folder.topics:
+                for index in topic.partitions:
+                    code = self._place(Path(folder.path), topic.name, index)
+                    results.setdefault(topic.name, []).append(Message(partition_index=index, error_code=code))
+        return Message(
+            results=[Message(topic_name=name, partitions=partitions) for name, partitions in results.items()]
+        )
+
+    def _place(self, folder: Path, topic: str, index: int) -> ErrorCode:
+        if folder != self._folder:
+            return ErrorCode.log_dir_not_found
+        try:
+            partition = self._host.find(topic, index)
+        except KafkaError:
+            return ErrorCode.replica_not_available
+        return ErrorCode.none if partition.log.offline is None else ErrorCode.kafka_storage_error
