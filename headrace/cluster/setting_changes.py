@@ -18,6 +18,7 @@ from headrace.cluster.store import MAX_BYTES, Create, Operation, Set
 from headrace.cluster.topic_changes import check_together, known_topic, write_topic
 from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage
+from headrace.model.names import topic_name_problem
 from headrace.model.settings import Setting, SettingType
 from headrace.wire.errors import ErrorCode, KafkaError
 
@@ -64,6 +65,11 @@ def alter_settings(
 def _alter_topic(
     image: ClusterImage, name: str, changes: Sequence[SettingChange], broker_file: Mapping[str, str], replace_all: bool
 ) -> Change[Mapping[str, str]]:
+    if not name:
+        raise KafkaError(ErrorCode.invalid_request, "name the topic: what holds for all is set on brokers")
+    wrong = topic_name_problem(name)
+    if wrong is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, wrong)
     topic = known_topic(image, name)
     before = {} if replace_all else topic.settings
     defaults = topic_config.effective({}, {})

@@ -181,6 +181,8 @@ def test_single_settings_are_set_unset_and_edited(tmp_path: Path) -> None:
             ErrorCode.invalid_config,
         ),
         (TOPIC, "nobody", [(SET, "retention.ms", "1")], ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "no good", [(SET, "retention.ms", "1")], ErrorCode.invalid_topic_exception),
+        (TOPIC, "", [(SET, "retention.ms", "1")], ErrorCode.invalid_request),
         (BROKER, "1", [(SET, "num.partitions", "2")], ErrorCode.invalid_request),
         (BROKER, "1", [(SET, "ssl.keystore.location", "x")], ErrorCode.invalid_config),
         (BROKER, "9", [(SET, "log.segment.bytes", "99")], ErrorCode.invalid_request),
