@@ -6,7 +6,7 @@ and last the default. `Entry.synonyms` lists every place that has a value, winne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from msgspec import Struct
@@ -69,24 +69,27 @@ def places_of(image: ClusterImage, broker_id: int, file: Mapping[str, str]) -> B
 
 
 def topic_entries(topic: TopicImage, places: BrokerPlaces) -> list[Entry]:
-    return _entries(topic_config.SETTINGS, topic.settings, Source.TOPIC, places)
+    merged = places.merged()
+    return [_topic_entry(setting, topic.settings, places, merged) for setting in topic_config.SETTINGS]
 
 
 def group_entries(settings: Mapping[str, str], places: BrokerPlaces) -> list[Entry]:
-    return _entries(group_config.SETTINGS, settings, Source.GROUP, places)
-
-
-def _entries(table: Iterable[Setting], values: Mapping[str, str], source: Source, places: BrokerPlaces) -> list[Entry]:
+    """What a group does not set itself counts as default, also where a broker's file says it, as in Kafka."""
     merged = places.merged()
-    return [_entry(setting, values, source, places, merged) for setting in table]
+    entries = []
+    for setting in group_config.SETTINGS:
+        value = setting.text(topic_config.value_in_force(setting, {}, merged))
+        synonyms = [Synonym(setting.name, value, Source.DEFAULT)]
+        if setting.name in settings:
+            synonyms.insert(0, Synonym(setting.name, settings[setting.name], Source.GROUP))
+        entries.append(Entry(setting, synonyms[0].value, tuple(synonyms)))
+    return entries
 
 
-def _entry(
-    setting: Setting, values: Mapping[str, str], source: Source, places: BrokerPlaces, merged: Mapping[str, str]
-) -> Entry:
+def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlaces, merged: Mapping[str, str]) -> Entry:
     synonyms: list[Synonym] = []
     if setting.name in values:
-        synonyms.append(Synonym(setting.name, values[setting.name], source))
+        synonyms.append(Synonym(setting.name, values[setting.name], Source.TOPIC))
     if setting.broker_name is not None:
         for name in (setting.broker_name, *(name for name, _ in setting.broker_synonyms)):
             synonyms += places.find(name)

@@ -138,6 +138,27 @@ def incrementally(admin: AdminClient, topic: str, name: str, operation: AlterCon
 
 
 @story("incremental-configs")
+def test_brokers_and_groups_take_settings_of_their_own(admin: AdminClient, unique) -> None:
+    broker = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=10).brokers))))
+    group = ConfigResource(ResourceType.GROUP, unique("group"))
+    for resource, name, value in (
+        (broker, "background.threads", "9"),
+        (broker, "log.cleaner.backoff.ms", "15001"),
+        (group, "consumer.session.timeout.ms", "50000"),
+    ):
+
+        def told(resource: ConfigResource = resource, name: str = name) -> ConfigEntry:
+            return admin.describe_configs([resource])[resource].result(10)[name]
+
+        for operation, expected in ((AlterConfigOpType.SET, value), (AlterConfigOpType.DELETE, told().value)):
+            entry = ConfigEntry(name, value, incremental_operation=operation)
+            change = ConfigResource(resource.restype, resource.name, incremental_configs=[entry])
+            admin.incremental_alter_configs([change])[change].result(10)
+            until("the change is seen", lambda told=told, expected=expected: told().value == expected)
+        assert told().is_default
+
+
+@story("incremental-configs")
 def test_settings_are_set_appended_subtracted_and_deleted_alone(admin: AdminClient, new_topic: NewTopicFixture) -> None:
     topic = new_topic(segment_bytes="2000000")
 

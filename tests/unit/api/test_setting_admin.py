@@ -24,7 +24,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 async def describe(room: AdminRoom, kind: int, name: str, keys: list[str] | None = None, version: int = 4) -> Message:
-    settings = {"log.retention.hours": "2", "num.partitions": "3"}
+    settings = {"log.retention.hours": "2", "num.partitions": "3", "group.consumer.heartbeat.interval.ms": "4000"}
     handler = DescribeConfigs(room.view, BROKER_ID, settings, address_of, Path("/data"))
     resource = Message(resource_type=kind, resource_name=name, configuration_keys=keys)
     body: dict[str, Any] = {"include_synonyms": True, "include_documentation": True}
@@ -214,7 +214,7 @@ def test_a_group_has_settings_of_its_own_before_it_has_members(tmp_path: Path) -
             assert result.error_code == 0
             return {config.name: (config.value, config.config_source) for config in result.configs}
 
-        before = {"consumer.heartbeat.interval.ms": ("5000", 5), "consumer.session.timeout.ms": ("45000", 5)}
+        before = {"consumer.heartbeat.interval.ms": ("4000", 5), "consumer.session.timeout.ms": ("45000", 5)}
         assert await told() == before
         assert (await change(room, GROUP, "g", (SET, "consumer.session.timeout.ms", "50000"))).error_code == 0
         assert await told() == before | {"consumer.session.timeout.ms": ("50000", 8)}
