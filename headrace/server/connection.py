@@ -6,8 +6,8 @@ moves into a buffer of the connection's own, which grows with the bytes that rea
 promises; a large frame that is well under way gets one of a few spare buffers, whose memory is warm. An idle connection
 holds no buffer.
 
-Handlers answer at once or later (api.contract); replies wait in a queue for those before them. A peer that sends
-faster than it reads is not read from until it has caught up.
+Handlers answer at once or later (api.contract); replies wait in a queue for those before them, and leave at the end of
+the event loop's turn (turns.py). A peer that sends faster than it reads is not read from until it has caught up.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Protocol, cast
 
 from headrace.api.contract import Disconnect, Peer
 from headrace.server.spare_buffers import SPARE_BYTES, SpareBuffers
+from headrace.server.turns import Turns
 from headrace.wire.errors import Malformed
 from headrace.wire.messages import Message
 
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 Buffer = bytes | bytearray | memoryview
 _SIZE = struct.Struct(">i")
 _MAX_WAITING_REPLIES = 512
+_MAX_UNSENT_CHUNKS = 8  # of replies, two or three of them large; more leave at once
 _SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
 
 
@@ -54,6 +56,7 @@ class Doorkeeper(Protocol):
     receive_buffer: memoryview
     max_frame_bytes: int
     spare_buffers: SpareBuffers
+    turns: Turns
 
     def entered(self, connection: Connection) -> bool: ...
 
@@ -127,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._filled += nbytes
             self._take_own()
-        self._flush()
+        self._send()
 
     def pause_writing(self) -> None:
         self._paused_by_peer = True
@@ -251,11 +254,19 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         while queue and queue[0].chunks is not None:
             self._out += queue.popleft().chunks or []
-        self._flush()
+        self._send()
         if not self._reading:
             self._steer_reading()
 
-    def _flush(self) -> None:
+    def _send(self) -> None:
+        out = self._out
+        if out:
+            if len(out) > _MAX_UNSENT_CHUNKS:
+                self.flush()
+            else:
+                self._keeper.turns.owes(self)
+
+    def flush(self) -> None:
         if self._out and self._transport is not None:
             out, self._out = self._out, []
             self._transport.writelines(out)
@@ -271,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
                 own, self._own = self._own, None
                 self._take(memoryview(own)[: self._filled])
                 self._give_back(own)
-                self._flush()
+                self._send()
         elif not wanted and self._reading:
             self._reading = False
             self._transport.pause_reading()
@@ -279,11 +290,11 @@ class Connection(asyncio.BufferedProtocol):
     def _close(self, why: str) -> None:
         if self._transport is not None:
             logger.warning("closing the connection from %s:%d: %s", self.peer.host, self.peer.port, why)
-            self._flush()
+            self.flush()
             self._transport.close()
 
     def close(self) -> None:
         """Ends the connection after what was already answered has left."""
         if self._transport is not None:
-            self._flush()
+            self.flush()
             self._transport.close()

@@ -8,6 +8,7 @@ from headrace.api.contract import Disconnect, Peer
 from headrace.model.failure import Failure
 from headrace.server.connection import Connection, Dispatch
 from headrace.server.spare_buffers import SpareBuffers
+from headrace.server.turns import Turns
 from headrace.world.clock import Clock
 from headrace.world.net import Door, Net
 
@@ -36,6 +37,7 @@ class Listener:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = SpareBuffers(_SPARE_BUFFERS)
+        self.turns = Turns()
         self.connections: dict[Connection, None] = {}  # in the order of their coming
         self.accepted = 0
         self.monotonic = clock.monotonic

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.api.contract import Disconnect, Peer
 from headrace.server.connection import Buffer, Connection
 from headrace.server.spare_buffers import SpareBuffers
+from headrace.server.turns import Turns
 from headrace.wire.messages import Message
 
 
@@ -22,6 +23,7 @@ class Keeper:
         self.receive_buffer = memoryview(bytearray(receive_bytes))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = SpareBuffers(1)
+        self.turns = Turns()
 
     def entered(self, connection: Connection) -> bool:
         return True
@@ -104,10 +106,14 @@ def test_frames_survive_any_cutting_of_the_stream(bodies: list[bytes], pieces: l
         seen.append(bytes(frame))
         return [bytes(frame)]
 
-    connection, wire = connect(dispatch)
-    feed(connection, framed(bodies), pieces)
+    async def story() -> bytes:
+        connection, wire = connect(dispatch)
+        feed(connection, framed(bodies), pieces)
+        await asyncio.sleep(0)
+        return bytes(wire.written)
+
+    assert asyncio.run(story()) == b"".join(bodies)
     assert seen == bodies
-    assert bytes(wire.written) == b"".join(bodies)
 
 
 def test_a_finished_frame_leaves_no_buffer_behind() -> None:
@@ -162,8 +168,8 @@ def test_replies_leave_in_the_order_of_the_requests() -> None:
         await asyncio.sleep(0)
         assert wire.written == b""
         slow[0].awaited.set_result(Message(text=b"first "))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         return bytes(wire.written)
 
     assert asyncio.run(story()) == b"first second third fourth "
@@ -175,20 +181,64 @@ def test_a_peer_that_does_not_read_its_replies_is_not_read_from() -> None:
     def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
         seen.append(bytes(frame))
         if len(seen) == 2:
-            connection.pause_writing()  # the transport's buffer is full
+            connections[0].pause_writing()  # the transport's buffer is full
         return [b"reply"]
 
-    connection, wire = connect(dispatch, receive_bytes=512)
-    feed(connection, framed([b"%08d" % n for n in range(10)]), [512])
-    assert len(seen) == 2
-    assert not wire.reading
-    connection.resume_writing()
-    assert len(seen) == 10
-    assert wire.reading
+    connections: list[Connection] = []
+
+    async def story() -> None:
+        connection, wire = connect(dispatch, receive_bytes=512)
+        connections.append(connection)
+        feed(connection, framed([b"%08d" % n for n in range(10)]), [512])
+        assert len(seen) == 2
+        assert not wire.reading
+        connection.resume_writing()
+        assert len(seen) == 10
+        assert wire.reading
+
+    asyncio.run(story())
 
 
 def test_a_request_without_a_reply_holds_up_nobody() -> None:
-    replies: list[object] = [None, [b"reply"]]
-    connection, wire = connect(lambda frame, peer: replies.pop(0))
-    feed(connection, framed([b"request!"] * 2), [48])
-    assert wire.written == b"reply"
+    async def story() -> bytes:
+        replies: list[object] = [None, [b"reply"]]
+        connection, wire = connect(lambda frame, peer: replies.pop(0))
+        feed(connection, framed([b"request!"] * 2), [48])
+        await asyncio.sleep(0)
+        return bytes(wire.written)
+
+    assert asyncio.run(story()) == b"reply"
+
+
+def test_replies_of_several_connections_leave_when_all_their_requests_are_handled() -> None:
+    async def story() -> list[bytes]:
+        keeper, wires = Keeper(), [Wire(), Wire()]
+        for wire in wires:
+            connection = Connection(lambda frame, peer: [b"reply"], keeper)  # type: ignore[arg-type]
+            connection.connection_made(wire)
+            feed(connection, framed([b"request!"]), [48])
+        assert [bytes(wire.written) for wire in wires] == [b"", b""]
+        await asyncio.sleep(0)
+        return [bytes(wire.written) for wire in wires]
+
+    assert asyncio.run(story()) == [b"reply", b"reply"]
+
+
+def test_replies_to_many_requests_at_once_do_not_wait_for_the_end_of_the_turn() -> None:
+    async def story() -> int:
+        connection, wire = connect(lambda frame, peer: [b"reply"], receive_bytes=512)
+        feed(connection, framed([b"request!"] * 20), [512])
+        return len(wire.written)
+
+    assert asyncio.run(story()) == 20 * len(b"reply")
+
+
+def test_what_was_answered_leaves_before_a_connection_is_closed() -> None:
+    async def story() -> bytes:
+        connection, wire = connect(lambda frame, peer: [b"reply"])
+        feed(connection, framed([b"request!"]), [48])
+        connection.close()
+        assert wire.closed
+        return bytes(wire.written)
+
+    assert asyncio.run(story()) == b"reply"
