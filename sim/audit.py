@@ -58,7 +58,8 @@ class StateAudit:
             eligible = {broker for broker, _ in (*before.isr, *before.elr)}
             if after.leader_epoch <= before.leader_epoch:
                 self._wrong(path, f"broker {after.leader} leads in epoch {after.leader_epoch}, which was another's")
-            if after.leader not in eligible and not after.recovering and not before.last_known:
+            longest = before.leader == NO_LEADER and not before.isr and bool(before.last_known)
+            if after.leader not in eligible and not after.recovering and not longest:
                 self._wrong(path, f"broker {after.leader} leads, and only {sorted(eligible)} may")
 
     def _wrong(self, path: str, sentence: str) -> None:

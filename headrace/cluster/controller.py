@@ -18,6 +18,7 @@ from headrace.cluster import office, partition_requests, setting_changes, topic_
 from headrace.cluster.change import Change, change_partitions, in_groups
 from headrace.cluster.change_queue import ChangeQueue, as_kafka_error, was_overtaken
 from headrace.cluster.leader_balance import BalanceTerms, LeaderBalance
+from headrace.cluster.leavers import Leavers
 from headrace.cluster.partition_requests import preferred_election
 from headrace.cluster.recovery import LogEnds, Recovery
 from headrace.cluster.setting_changes import Resource, SettingChange
@@ -47,8 +48,10 @@ class Controller:
         *,
         log_ends: LogEnds | None = None,
         balance: BalanceTerms | None = None,
+        session_timeout_s: float | None = None,
     ) -> None:
-        """`log_ends` asks other brokers how long their logs are; one that stands alone needs none."""
+        """`log_ends` asks other brokers how long their logs are, and `session_timeout_s` is how long one that died is
+        still taken for alive; a broker that stands alone needs neither."""
         self._store = store
         self._view = view
         self._broker_id = broker_id
@@ -59,6 +62,10 @@ class Controller:
         self.recovery = Recovery(log_ends)
         self._tending = Tending(self._changes, self.recovery, clock, defaults)
         self._balance = LeaderBalance(self._changes, clock, balance or BalanceTerms())
+        self._leavers: Leavers | None = None
+        if session_timeout_s is not None:
+            changes, write = self._changes, self._tending.write
+            self._leavers = Leavers(store, clock, session_timeout_s, lambda: changes.planned, write)
         view.subscribe(self._on_image)
 
     @property
@@ -170,7 +177,9 @@ class Controller:
             await self._changed.wait()
 
     async def _work(self) -> None:
-        works = (self._changes.run(), self._tending.run(), self._balance.run())
+        works = [self._changes.run(), self._tending.run(), self._balance.run()]
+        if self._leavers is not None:
+            works.append(self._leavers.run())
         parts = [asyncio.ensure_future(work) for work in works]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)

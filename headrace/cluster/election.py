@@ -14,8 +14,9 @@ another disk in the place of the one it had does (`disk_since`).
 
 Order of election: ISR, then trusted ELR. When nobody can be trusted any more, `last_known` names those who were; once
 all of them are back, or where unclean elections are allowed, the longest log leads (`recover`): the controller asks
-the replicas for it. Callers: the controller, and leaders through `isr_writes`. A next state still has the version of
-the one it follows; who writes it raises that.
+the replicas for it. Who left an ISR that is still large enough is among them for a while: those who stayed may be dead
+already, and nobody may know it yet (leavers.py). Callers: the controller, and leaders through `isr_writes`. A next
+state still has the version of the one it follows; who writes it raises that.
 """
 
 from __future__ import annotations
@@ -73,6 +74,14 @@ def settled(partition: PartitionImage, alive: Alive, terms: Terms) -> PartitionI
     return partition if after == partition else after
 
 
+def without_leavers(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
+    """The same partition without those who left its ISR; None if they are what it waits for, or may have to."""
+    stayed = entries(partition)
+    if not stayed or partition.elr or not all(_lives_on(entry, alive) for entry in stayed):
+        return None
+    return replace(partition, last_known=())
+
+
 def preferred(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
     """The first replica of the plan leads, if it is alive and in sync; None if it cannot."""
     first = partition.replicas[0]
@@ -128,22 +137,24 @@ def entries(partition: PartitionImage) -> list[Entry]:
 def _with_members(partition: PartitionImage, kept: Sequence[Entry], alive: Alive, terms: Terms) -> PartitionImage:
     """With this ISR, and with the ELR and the last known that follow from it."""
     after = _with_entries(partition, kept)
-    if len(kept) >= partition.enough_in_sync(terms.min_isr):
-        return replace(after, elr=(), last_known=())
     present = {broker for broker, _ in kept}
     left = [entry for entry in entries(partition) if entry[0] not in present]
+    if len(kept) >= partition.enough_in_sync(terms.min_isr):
+        leavers = dict.fromkeys((*partition.last_known, *(broker for broker, _ in left)))
+        known = tuple(broker for broker in leavers if broker not in present and broker in partition.replicas)
+        return replace(after, elr=(), last_known=known)
     eligible = [
         entry
         for entry in dict([*partition.elr, *left]).items()
         if entry[0] not in present and entry[0] in partition.replicas
     ]
     broken = [entry[0] for entry in eligible if not _may_be_whole(entry, alive, partition, terms)]
-    known = [broker for broker in (*partition.last_known, *broken) if broker not in present]
-    known.sort(key=lambda broker: broker != partition.leader)  # the leader first, the others as they came
+    untrusted = [broker for broker in (*partition.last_known, *broken) if broker not in present]
+    untrusted.sort(key=lambda broker: broker != partition.leader)  # the leader first, the others as they came
     return replace(
         after,
         elr=tuple(entry for entry in eligible if entry[0] not in broken),
-        last_known=tuple(dict.fromkeys(known)),
+        last_known=tuple(dict.fromkeys(untrusted)),
     )
 
 

@@ -104,11 +104,11 @@ class Tending:
     async def _settle(self, topics: Sequence[str]) -> None:
         writes: list[asyncio.Future[None]] = []
         for group in in_groups(needed(self._desk.planned, topics, self._broker_settings)):
-            writes.append(asyncio.ensure_future(self._write(group)))
+            writes.append(asyncio.ensure_future(self.write(group)))
             await asyncio.sleep(0)  # others are served while many thousands of partitions are looked at
         await asyncio.gather(*writes)
 
-    async def _write(self, states: Sequence[State]) -> None:
+    async def write(self, states: Sequence[State]) -> None:
         """Together if nobody wrote to one of them meanwhile; else in halves, down to the one that was written to."""
 
         def plan(image: ClusterImage, epoch: int) -> Change[None]:
@@ -121,15 +121,15 @@ class Tending:
                 return
             middle = len(states) // 2
             if middle:
-                await self._write(states[:middle])
-                await self._write(states[middle:])
+                await self.write(states[:middle])
+                await self.write(states[middle:])
             else:
                 self._clock.call_later(_AGAIN_S, self._stir, [states[0][0]])
 
     async def _grow(self) -> None:
         image = self._desk.planned
         for group in in_groups(thin(image, self._defaults)):
-            await self._write(group)
+            await self.write(group)
         two = SettingChange(SettingOperation.SET, MIN_ISR, "2")
         for name in list(careless(self._desk.planned, self._defaults)):
             with suppress(KafkaError):  # the office is lost, or somebody has just deleted the topic

@@ -40,7 +40,7 @@ class PartitionImage(Struct, frozen=True):
     version: int  # of the stored state: ISR changes raise it and keep the epoch
     isr_epochs: tuple[int, ...] = ()  # per ISR member, the start (broker epoch) of it that was in sync
     elr: tuple[tuple[int, int], ...] = ()  # (broker, its epoch): left the ISR, yet has all that was committed (KIP-966)
-    last_known: tuple[int, ...] = ()  # who was in sync last, the leader first, when nobody can be trusted any more
+    last_known: tuple[int, ...] = ()  # without whom no longest log is chosen: who was in sync last, or has just left
     adding: tuple[int, ...] = ()  # of the replicas, those that a reassignment adds
     removing: tuple[int, ...] = ()  # and those that it will remove
     recovering: bool = False  # its leader was elected uncleanly and is not yet joined by another replica

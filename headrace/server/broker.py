@@ -232,6 +232,7 @@ class Broker:
             world.clock,
             log_ends=PeersLogEnds(self._peers("log-ends")),
             balance=_balance_terms(config),
+            session_timeout_s=None if self._open_store is None else config.zookeeper_session_timeout_ms / 1000,
         )
 
     def _place(self) -> Place:

@@ -200,6 +200,13 @@ CASES = [
         f"{HERE}:a_broker_with_another_disk_is_not_eligible",
     ),
     case(
+        14,
+        "cluster.election",
+        "        return replace(after, elr=(), last_known=known)",
+        "        return replace(after, elr=(), last_known=())",
+        f"{ELECTION}:test_who_left_is_waited_for_when_those_who_stayed_were_dead_and_lost_what_they_had",
+    ),
+    case(
         15,
         "cluster.election",
         "    return unclean or (bool(partition.last_known) and everybody_is_back)",

@@ -15,6 +15,7 @@ from headrace.cluster.election import (
     recover,
     settled,
     with_isr,
+    without_leavers,
 )
 from headrace.model.image import NO_LEADER, BrokerImage, PartitionImage
 from tests.unit.cluster.replica_model import Lost, ReplicaModel, sound
@@ -80,6 +81,37 @@ def test_one_that_may_have_lost_records_is_no_longer_eligible() -> None:
     after = settled(nobody, brokers(_2=21), TWO)
     assert (after.leader, after.elr, after.last_known) == (NO_LEADER, ((1, 10),), (2,))
     assert not can_recover(after, brokers(_2=21, _3=30), unclean=False)
+
+
+def test_who_left_is_waited_for_when_those_who_stayed_were_dead_and_lost_what_they_had() -> None:
+    """Broker 3 was killed and is back at once; the others are registered still, but have lost power."""
+    stayed = settled(state(3, {3: 30, 1: 10, 2: 20}), brokers(_1=10, _2=20, _3=31), TWO)
+    assert (stayed.leader, stayed.isr, stayed.last_known) == (1, (1, 2), (3,))
+    assert settled(stayed, brokers(_1=10, _2=20, _3=31), TWO) is stayed
+    found_out = settled(stayed, brokers(_3=31), TWO)
+    lost = settled(found_out, brokers(_1=11, _2=21), TWO)
+    assert (lost.leader, set(lost.last_known)) == (NO_LEADER, {1, 2, 3})
+    assert not can_recover(lost, brokers(_1=11, _2=21), unclean=False)
+    everybody = brokers(_1=11, _2=21, _3=31)
+    assert can_recover(lost, everybody, unclean=False)
+    led = recover(lost, {1: (0, 5), 2: (0, 0), 3: (0, 9)}, everybody, unclean=False)
+    assert led is not None
+    assert (led.leader, led.last_known) == (3, ())
+
+
+def test_who_left_is_forgotten_only_while_those_who_stayed_live() -> None:
+    partition = state(1, {1: 10, 2: 20}, last_known=(3,))
+    assert without_leavers(partition, brokers(_1=10, _2=21)) is None
+    assert without_leavers(state(1, {1: 10}, elr=((2, 20),), last_known=(3,)), brokers(_1=10)) is None
+    assert without_leavers(state(NO_LEADER, {}, last_known=(3,)), brokers(_1=10)) is None
+    forgotten = without_leavers(partition, brokers(_1=10, _2=20))
+    assert forgotten is not None
+    assert (forgotten.isr, forgotten.last_known, forgotten.leader_epoch) == ((1, 2), (), partition.leader_epoch)
+
+
+def test_who_left_and_is_back_in_sync_is_not_remembered() -> None:
+    partition = state(1, {1: 10, 2: 20}, last_known=(3,))
+    assert with_isr(partition, [(1, 10), (2, 20), (3, 31)], TWO).last_known == ()
 
 
 def test_a_topic_that_syncs_trusts_whoever_comes_back() -> None:
