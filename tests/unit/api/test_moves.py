@@ -124,10 +124,10 @@ def test_eligible_and_last_known_replicas_are_told() -> None:
         await cluster.partition("orders", 0, lambda p: len(p.elr) == 1)
         await cluster.start(2)
         await cluster.start(3)
-        await cluster.partition("orders", 0, lambda p: bool(p.last_known))
+        await cluster.partition("orders", 0, lambda p: not p.elr)
         asked = {"topics": [Message(name="orders")], "response_partition_limit": 10, "cursor": None}
         answer = await ask(DescribeTopicPartitions(cluster.members[1].view), DESCRIBE, 0, **asked)
         (told,) = answer.topics[0].partitions
-        assert (list(told.eligible_leader_replicas), list(told.last_known_elr)) == ([], [3])
+        assert (list(told.eligible_leader_replicas), list(told.last_known_elr)) == ([], [2, 3])
 
     tell(story)
