@@ -137,8 +137,8 @@ CASES = [
     case(
         9,
         "cluster.lease",
-        "        return not self._doubted",
-        "        return True",
+        "        return not self._lost and self._clock.monotonic() - self._asked_s < self._lasts_s",
+        "        return not self._lost",
         "tests.unit.cluster.test_lease:test_after_a_stand_still_the_lease_holds_only_when_the_store_has_answered",
     ),
     case(

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from headrace.cluster.lease import Lease
 from headrace.cluster.sessions import Sessions
+from headrace.cluster.store import SessionState
 from headrace.world.clock import AdvanceableClock
 from sim.loop import SimClock, run
 from sim.zookeeper import SimZooKeeper
@@ -23,9 +24,9 @@ def test_the_lease_ends_before_the_session_can_and_comes_back_with_the_connectio
         assert lease.holds()
         ensemble.stop()
         ensemble.break_connection("broker")
-        await clock.sleep(1.9)
+        await clock.sleep(1.4)
         assert lease.holds()
-        await clock.sleep(0.2)
+        await clock.sleep(0.7)
         assert not lease.holds()
         ensemble.start()
         await clock.sleep(1)
@@ -34,7 +35,31 @@ def test_the_lease_ends_before_the_session_can_and_comes_back_with_the_connectio
         await clock.sleep(5)
         assert not lease.holds()
         await sessions.begin()
+        await clock.sleep(1)
         assert lease.holds()
+        beating.cancel()
+        with suppress(asyncio.CancelledError):
+            await beating
+
+    run(story(), seed=1)
+
+
+def test_a_line_that_is_cut_without_a_word_ends_the_lease_before_the_session() -> None:
+    """The client notices it only when it has heard nothing for a while."""
+
+    async def story() -> None:
+        ensemble, clock = SimZooKeeper(session_timeout_s=3.0), SimClock()
+        sessions = Sessions(lambda: ensemble.connect("broker"))
+        await sessions.begin()
+        states: list[SessionState] = []
+        sessions.on_session(states.append)
+        lease = Lease(sessions, clock, 3.0)
+        beating = asyncio.create_task(lease.run())
+        await clock.sleep(10)
+        ensemble.cut("broker")
+        await clock.sleep(2.0)
+        assert not lease.holds()
+        assert SessionState.LOST not in states
         beating.cancel()
         with suppress(asyncio.CancelledError):
             await beating
