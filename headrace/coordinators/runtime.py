@@ -9,6 +9,7 @@ What holds:
   could still be lost.
 - While a partition is read back, its commands are refused with COORDINATOR_LOAD_IN_PROGRESS, never answered from half
   a state.
+- A broker that may have been replaced answers nothing, not even what it only has to look up.
 - A journal that fails ends the shard: who waits is told to come again, and the partition is read back from the log.
 """
 
@@ -52,6 +53,10 @@ _FENCED = {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_f
 
 class Journal(Protocol):
     """The partitions of the internal topic, on their leader."""
+
+    def check_leads(self, topic: str, partition: int) -> None:
+        """KafkaError if this broker may no longer speak for the partition, as far as it can know."""
+        ...
 
     def append(
         self, topic: str, partition: int, records: Sequence[Record], *, producer: tuple[int, int] | None = None
@@ -227,10 +232,8 @@ class CoordinatorRuntime(Generic[S]):
         seat = self._seats.get(partition_for(key, count)) if count else None
         if seat is None:
             _fail(future, KafkaError(ErrorCode.not_coordinator, f"this broker does not coordinate {key!r}"))
-        elif not seat.ready:
-            _fail(future, _loading(self._topic, seat.partition))
         else:
-            self._decide(seat, command, future)
+            self._ask(seat, command, future)
         return future
 
     def submit_to_all(self, command: Any) -> list[asyncio.Future[Any]]:
@@ -238,12 +241,20 @@ class CoordinatorRuntime(Generic[S]):
         futures = []
         for seat in list(self._seats.values()):
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            if seat.ready:
-                self._decide(seat, command, future)
-            else:
-                _fail(future, _loading(self._topic, seat.partition))
+            self._ask(seat, command, future)
             futures.append(future)
         return futures
+
+    def _ask(self, seat: _Seat[S], command: Any, future: asyncio.Future[Any]) -> None:
+        if not seat.ready:
+            _fail(future, _loading(self._topic, seat.partition))
+            return
+        try:
+            self._journal.check_leads(self._topic, seat.partition)
+        except KafkaError as error:
+            _fail(future, KafkaError(_JOURNAL_ERRORS.get(error.code, error.code), error.message))
+            return
+        self._decide(seat, command, future)
 
     def tell_all(self, command: Any) -> None:
         """The command to every shard here, to one that still loads as soon as it has loaded; nobody waits for it."""

@@ -30,6 +30,10 @@ class TopicJournal:
         self._clock = clock
         self._off_loop = off_loop
 
+    def check_leads(self, topic: str, partition: int) -> None:
+        """KafkaError if this broker does not lead the partition, or is out of touch and may have been replaced."""
+        self._host.find(topic, partition).check_leader(-1)
+
     def append(
         self,
         topic: str,

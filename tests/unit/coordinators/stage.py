@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.model.journal_entry import JournalEntry
 from headrace.model.transaction_end import TransactionEnd
-from headrace.wire.errors import KafkaError
+from headrace.wire.errors import ErrorCode, KafkaError
 
 BROKER_ID = 7
 
@@ -23,6 +23,11 @@ class MemoryJournal:
         self._read_error: Exception | None = None
         self._refusal: KafkaError | None = None
         self._loss: KafkaError | None = None
+        self.out_of_touch = False
+
+    def check_leads(self, topic: str, partition: int) -> None:
+        if self.out_of_touch:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def append(
         self,

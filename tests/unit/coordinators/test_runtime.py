@@ -142,6 +142,18 @@ def test_nothing_is_answered_where_this_broker_does_not_lead() -> None:
     play(story, lead=False)
 
 
+def test_a_broker_that_may_have_been_replaced_does_not_even_look_things_up() -> None:
+    async def story(runtime: Runtime, journal: MemoryJournal) -> None:
+        await runtime.submit("x", Say(b"one"))
+        journal.out_of_touch = True
+        assert await refused(runtime.submit("x", Ask())) is ErrorCode.not_coordinator
+        assert [await refused(answer) for answer in runtime.submit_to_all(Ask())] == [ErrorCode.not_coordinator]
+        journal.out_of_touch = False
+        assert await runtime.submit("x", Ask()) == [b"one"]
+
+    play(story)
+
+
 def test_loading_is_said_and_then_everything_is_there() -> None:
     async def story(runtime: Runtime, journal: MemoryJournal) -> None:
         journal.put(0, [(b"%d" % number, b"") for number in range(10)])
