@@ -74,13 +74,13 @@ class Run:
         self._fault("heal")
         self._recorder.happened("faults", "heal")
         self._wait("all replicas are in sync", lambda: self._in_sync() is None)
-        clients.finish()
+        hanging = clients.finish()
         read_everything(self._recorder, self._bootstrap, TOPICS)
-        return self._judge(clients)
+        return self._judge(clients, hanging)
 
-    def _judge(self, clients: Clients) -> bool:
+    def _judge(self, clients: Clients, hanging: list[str]) -> bool:
         verdict = judge(self._recorder.events, LIMITS)
-        _say(str(verdict))
+        _say("\n".join([str(verdict), *hanging]))
         _say("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(self._faults.counts.items())))
         after_s = self._faults.writable_after_s
         if after_s:
@@ -89,7 +89,7 @@ class Run:
                 f"longest {max(after_s):.1f} s, of {len(after_s)}"
             )
         _say(f"clients that began anew: {clients.begun_anew}")
-        return not verdict.violations and not self._faults.never_writable
+        return not (verdict.violations or self._faults.never_writable or hanging)
 
     def _fault(self, what: str) -> None:
         _say(f"{time.monotonic() - self._start_s:7.1f} s  {what}")
