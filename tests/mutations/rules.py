@@ -327,11 +327,18 @@ CASES = [
     case(
         26,
         "coordinators.runtime",
-        "        elif not seat.ready:\n"
-        "            _fail(future, _loading(self._topic, seat.partition))\n        else:\n"
-        "            self._decide",
-        "        else:\n            self._decide",
+        "        if not seat.ready:\n"
+        "            _fail(future, _loading(self._topic, seat.partition))\n            return\n",
+        "",
         "tests.unit.coordinators.test_runtime:test_loading_is_said_and_then_everything_is_there",
+    ),
+    case(
+        9,
+        "coordinators.runtime",
+        "            self._journal.check_leads(self._topic, seat.partition)",
+        "            pass",
+        "tests.unit.coordinators.test_runtime:"
+        "test_a_broker_that_may_have_been_replaced_does_not_even_look_things_up",
     ),
     case(
         27,
