@@ -56,7 +56,8 @@ class Topics:
 
     def send(self, topic: str, partition: int, messages: Sequence[dict[str, Any]], **settings: Any) -> None:
         """Produce these messages, in transactions if a transactional id is among the settings."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5} | settings)
+        room = {"queue.buffering.max.messages": max(100_000, len(messages))}
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5} | room | settings)
         for message in messages:
             producer.produce(topic, partition=partition, **message)
         assert producer.flush(PATIENCE_S) == 0, f"the broker did not take all records of {topic}"
