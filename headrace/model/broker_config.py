@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headrace.model import topic_config
 from headrace.model.failure import Failure
-from headrace.model.settings import INT_MAX, LONG_MAX, Setting, SettingType, unknown_setting
+from headrace.model.settings import ABSENT, INT_MAX, LONG_MAX, Setting, SettingType, problem_with
 from headrace.world.disk import Disk
 
 _T = SettingType
@@ -160,7 +160,6 @@ TOLD: Mapping[str, Setting] = {
     )
 }
 
-_ABSENT = "belongs to {}, which this version of headrace does not have"
 ELSEWHERE: Mapping[str, str] = {
     "listeners": "use `headrace serve --listen HOST:PORT`",
     "advertised.listeners": "use `headrace serve --advertise HOST:PORT`",
@@ -168,17 +167,17 @@ ELSEWHERE: Mapping[str, str] = {
     "controller.quorum.": "headrace has no KRaft quorum",
     "process.roles": "headrace has no KRaft quorum",
     "node.id": "use broker.id",
-    "listener.security.": _ABSENT.format("TLS and SASL"),
-    "security.": _ABSENT.format("TLS and SASL"),
-    "ssl.": _ABSENT.format("TLS"),
-    "sasl.": _ABSENT.format("SASL"),
-    "authorizer.": _ABSENT.format("access control"),
-    "super.users": _ABSENT.format("access control"),
-    "quota.": _ABSENT.format("quotas"),
-    "client.quota.": _ABSENT.format("quotas"),
-    "group.share.": _ABSENT.format("share groups"),
-    "share.": _ABSENT.format("share groups"),
-    "remote.log.": _ABSENT.format("tiered storage"),
+    "listener.security.": ABSENT.format("TLS and SASL"),
+    "security.": ABSENT.format("TLS and SASL"),
+    "ssl.": ABSENT.format("TLS"),
+    "sasl.": ABSENT.format("SASL"),
+    "authorizer.": ABSENT.format("access control"),
+    "super.users": ABSENT.format("access control"),
+    "quota.": ABSENT.format("quotas"),
+    "client.quota.": ABSENT.format("quotas"),
+    "group.share.": ABSENT.format("share groups"),
+    "share.": ABSENT.format("share groups"),
+    "remote.log.": ABSENT.format("tiered storage"),
 }
 
 
@@ -263,14 +262,7 @@ def broker_config(settings: Mapping[str, str]) -> BrokerConfig:
 
 def problem(name: str, text: str) -> str | None:
     """What is wrong with setting `name` to `text` on a broker, or None."""
-    setting = BY_NAME.get(name)
-    if setting is None:
-        return unknown_setting(name, "a broker", BY_NAME, {**topic_config.ELSEWHERE, **ELSEWHERE})
-    try:
-        setting.parse(text)
-    except ValueError as error:
-        return str(error)
-    return None
+    return problem_with(name, text, "a broker", BY_NAME, {**topic_config.ELSEWHERE, **ELSEWHERE})
 
 
 def load_broker_config(path: Path, disk: Disk) -> BrokerConfig:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.model.settings import Setting, SettingType, unknown_setting
+from headrace.model.settings import ABSENT, Setting, SettingType, problem_with
 from headrace.model.topic_config import value_in_force
 
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
@@ -23,23 +23,15 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
-_ABSENT = "belongs to {}, which this version of headrace does not have"
 ELSEWHERE: Mapping[str, str] = {
-    "share.": _ABSENT.format("share groups"),
-    "streams.": _ABSENT.format("groups of the streams protocol"),
+    "share.": ABSENT.format("share groups"),
+    "streams.": ABSENT.format("groups of the streams protocol"),
 }
 
 
 def problem(name: str, text: str) -> str | None:
     """What is wrong with setting `name` to `text` on a group, or None."""
-    setting = BY_NAME.get(name)
-    if setting is None:
-        return unknown_setting(name, "a group", BY_NAME, ELSEWHERE)
-    try:
-        setting.parse(text)
-    except ValueError as error:
-        return str(error)
-    return None
+    return problem_with(name, text, "a group", BY_NAME, ELSEWHERE)
 
 
 def contradiction(group: Mapping[str, str], broker: Mapping[str, str]) -> str | None:

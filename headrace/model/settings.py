@@ -104,6 +104,24 @@ class Setting(Struct, frozen=True):
         return str(value)
 
 
+ABSENT = "belongs to {}, which this version of headrace does not have"
+
+
+def problem_with(
+    name: str, text: str, owner: str, known: Mapping[str, Setting], elsewhere: Mapping[str, str]
+) -> str | None:
+    """What is wrong with setting `name` to `text` on `owner`, or None. What `elsewhere` says of a name that is known is
+    why it takes no other value."""
+    setting = known.get(name)
+    if setting is None:
+        return unknown_setting(name, owner, known, elsewhere)
+    try:
+        setting.parse(text)
+    except ValueError as error:
+        return f"{name}={text}: {elsewhere[name]}" if name in elsewhere else str(error)
+    return None
+
+
 def unknown_setting(name: str, owner: str, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
     """Why `owner` has no such setting: it belongs to something absent or elsewhere, or is a typing error.
 

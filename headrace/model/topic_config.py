@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.model.settings import LONG_MAX, Setting, SettingType, unknown_setting
+from headrace.model.settings import ABSENT, LONG_MAX, Setting, SettingType, problem_with
 
 _S = Setting
 _T = SettingType
@@ -102,15 +102,14 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}  # as in a batch's attributes
 
-_ABSENT = "belongs to {}, which this version of headrace does not have"
 ELSEWHERE: Mapping[str, str] = {
-    "headrace.delay.": _ABSENT.format("delayed messages"),
-    "headrace.tags.": _ABSENT.format("tags"),
-    "headrace.view.": _ABSENT.format("tag views"),
-    "headrace.ttl.": _ABSENT.format("expiry with a dead letter topic"),
-    "headrace.partitions.active": _ABSENT.format("topics that lose partitions"),
-    "remote.": _ABSENT.format("tiered storage"),
-    "remote.storage.enable": _ABSENT.format("tiered storage"),
+    "headrace.delay.": ABSENT.format("delayed messages"),
+    "headrace.tags.": ABSENT.format("tags"),
+    "headrace.view.": ABSENT.format("tag views"),
+    "headrace.ttl.": ABSENT.format("expiry with a dead letter topic"),
+    "headrace.partitions.active": ABSENT.format("topics that lose partitions"),
+    "remote.": ABSENT.format("tiered storage"),
+    "remote.storage.enable": ABSENT.format("tiered storage"),
     "message.format.version": "Kafka removed it; record batches have format 2",
     "message.downconversion.enable": "Kafka removed it; record batches have format 2",
     "message.timestamp.difference.max.ms": (
@@ -218,14 +217,7 @@ def _level(values: Mapping[str, Any]) -> int | None:
 
 def problem(name: str, text: str) -> str | None:
     """What is wrong with setting `name` to `text` on a topic, or None."""
-    setting = BY_NAME.get(name)
-    if setting is None:
-        return unknown_setting(name, "a topic", BY_NAME, ELSEWHERE)
-    try:
-        setting.parse(text)
-    except ValueError as error:
-        return f"{name}={text}: {ELSEWHERE[name]}" if name in ELSEWHERE else str(error)
-    return None
+    return problem_with(name, text, "a topic", BY_NAME, ELSEWHERE)
 
 
 def contradiction(topic: Mapping[str, str], broker: Mapping[str, str]) -> str | None:
