@@ -115,10 +115,7 @@ def filtered_batch(header: BatchHeader, section: Buffer, keep: Sequence[bool], t
     left = filter_records(section, keep, timestamp_shift)
     header = header._replace(record_count=sum(keep))
     if not header.attributes & LOG_APPEND_TIME:
-        times = scan_times(
-            left, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
-        )
-        header = header._replace(max_timestamp=max(timestamp for _, timestamp in times))
+        header = header._replace(max_timestamp=max(timestamp for _, timestamp in _dated(header, left)))
     return seal_batch(header, left)
 
 
@@ -167,12 +164,15 @@ def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Recor
         at += batches.read_header(buffer, at).size
 
 
+def _dated(header: BatchHeader, section: Buffer) -> list[tuple[int, int]]:
+    """(offset, timestamp) of every record, as the producer dated it."""
+    return scan_times(section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp)
+
+
 def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset: int = 0) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record of this batch, from `from_offset` on, that is as late as `timestamp`."""
     header, section = open_batch(batch, at)
-    times = scan_times(
-        section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
-    )
+    times = _dated(header, section)
     if header.attributes & LOG_APPEND_TIME:
         times = [(offset, header.max_timestamp) for offset, _ in times]
     return next((found for found in times if found[0] >= from_offset and found[1] >= timestamp), None)
@@ -181,10 +181,7 @@ def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset
 def times(batch: Buffer, at: int = 0) -> list[int]:
     """When each record says that it was made."""
     header, section = open_batch(batch, at)
-    scanned = scan_times(
-        section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
-    )
-    return [timestamp for _, timestamp in scanned]
+    return [timestamp for _, timestamp in _dated(header, section)]
 
 
 def without_key(batch: Buffer, at: int = 0) -> list[int]:
