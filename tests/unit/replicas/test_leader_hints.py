@@ -14,26 +14,7 @@ from headrace.api.transactional_produce import TransactionalProduce
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message, decode_request, encode_request
 from tests.unit.log.batches import batch
-from tests.unit.replicas.trio import TOPIC, TOPIC_ID, Node, Trio, play
-
-
-async def fetched(node: Node, epoch: int = -1, index: int = 0) -> Message:
-    part = Message(partition=index, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=epoch)
-    part.last_fetched_epoch = -1
-    return await node.ask(
-        node.fetch,
-        17,
-        topics=[Message(topic="", topic_id=TOPIC_ID, partitions=[part])],
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=0,
-        session_epoch=-1,
-        replica_id=-1,
-        replica_state=Message(replica_id=-1, replica_epoch=-1),
-        isolation_level=0,
-        rack_id="",
-    )
+from tests.unit.replicas.trio import TOPIC, Node, Trio, play
 
 
 async def epoch_ended(node: Node, version: int, replica_id: int | None, *, epoch: int, current: int = -1) -> Message:
@@ -82,7 +63,7 @@ def test_who_does_not_lead_says_who_does(replicas: tuple[int, ...]) -> None:
     async def story(trio: Trio) -> None:
         one = trio.nodes[1]
         trio.store(replicas=replicas, isr=(2, 3), isr_epochs=(1, 1), leader=2, leader_epoch=1)
-        answer = await fetched(one)
+        answer = await one.fetched()
         part = answer.responses[0].partitions[0]
         assert part.error_code == ErrorCode.not_leader_or_follower
         assert hint(answer, part) == (2, 1, [(2, "broker-2")])
@@ -120,7 +101,7 @@ def test_a_partition_on_other_brokers_is_not_unknown_to_any_api() -> None:
         )
         codes = [part.error_code for part in ended.topics[0].partitions]
         assert codes == [ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition]
-        answer = await fetched(one, index=1)
+        answer = await one.fetched(index=1)
         assert answer.responses[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
 
     play(story)
@@ -129,7 +110,7 @@ def test_a_partition_on_other_brokers_is_not_unknown_to_any_api() -> None:
 def test_a_reader_of_an_earlier_epoch_hears_of_the_new_one() -> None:
     async def story(trio: Trio) -> None:
         trio.elect(2)
-        answer = await fetched(trio.nodes[2], epoch=0)
+        answer = await trio.nodes[2].fetched(epoch=0)
         part = answer.responses[0].partitions[0]
         assert part.error_code == ErrorCode.fenced_leader_epoch
         assert hint(answer, part) == (2, 1, [(2, "broker-2")])

@@ -14,16 +14,7 @@ from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from tests.unit.log.batches import batch, from_producer
-from tests.unit.replicas.trio import FOLDER, TOPIC_ID, Node, Trio, play
-
-NO_SESSION = {
-    "session_id": 0,
-    "session_epoch": -1,
-    "replica_id": -1,
-    "replica_state": Message(replica_id=-1, replica_epoch=-1),
-    "isolation_level": 0,
-    "rack_id": "",
-}
+from tests.unit.replicas.trio import FOLDER, Node, Trio, play
 
 
 def write(node: Node, count: int = 1) -> tuple[Appended, asyncio.Future[None]]:
@@ -305,12 +296,7 @@ def test_out_of_touch_a_leader_serves_nobody() -> None:
         with pytest.raises(KafkaError) as error:
             one.partition.append(batch())
         assert error.value.code is ErrorCode.not_leader_or_follower
-        part = Message(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)
-        part.last_fetched_epoch = -1
-        topic = Message(topic="", topic_id=TOPIC_ID, partitions=[part])
-        answer = await one.ask(
-            one.fetch, 17, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[topic], **NO_SESSION
-        )
+        answer = await one.fetched(min_bytes=0)
         assert answer.responses[0].partitions[0].error_code == ErrorCode.not_leader_or_follower
 
     play(story)

@@ -134,6 +134,34 @@ class Node:
         assert reply is not None
         return reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
 
+    async def fetched(
+        self,
+        *,
+        epoch: int = -1,
+        index: int = 0,
+        wait_ms: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        part_bytes: int = 1 << 20,
+    ) -> Message:
+        """What a consumer without a session gets that reads from the beginning."""
+        part = Message(partition=index, fetch_offset=0, partition_max_bytes=part_bytes, current_leader_epoch=epoch)
+        part.last_fetched_epoch = -1
+        return await self.ask(
+            self.fetch,
+            17,
+            topics=[Message(topic="", topic_id=TOPIC_ID, partitions=[part])],
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            session_id=0,
+            session_epoch=-1,
+            replica_id=-1,
+            replica_state=Message(replica_id=-1, replica_epoch=-1),
+            isolation_level=0,
+            rack_id="",
+        )
+
 
 class Trio:
     """The cluster room, and the three nodes. `state` is what is stored of the partition."""
