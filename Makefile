@@ -43,7 +43,7 @@ test-spark-cluster: $(STAMP) ## source and sink on a standalone Spark cluster: a
 	@exec $(BIN)/python -m tests.spark.standalone
 
 soak: $(STAMP) ## the suites that have a long form, at full length
-	@HEADRACE_SOAK=1 $(BIN)/python -m pytest tests
+	@HEADRACE_SOAK=1 $(BIN)/python -m pytest tests -o faulthandler_timeout=0
 
 sim: $(STAMP) ## simulated clusters under faults: SEEDS=100, or one with SEED=17
 	@exec $(BIN)/python -m sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100))
