@@ -10,7 +10,10 @@ Owned by the listener; called by its connections.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 _TOGETHER = 8  # connections whose replies leave together: more of them have left the processor's caches by then
 
@@ -39,4 +42,7 @@ class Turns:
     def _end(self) -> None:
         owing, self._owing = self._owing, []
         for sender in owing:
-            sender.flush()
+            try:
+                sender.flush()
+            except Exception:  # the trouble of one connection is not that of the others
+                logger.exception("replies could not be sent")

@@ -224,6 +224,23 @@ def test_replies_of_several_connections_leave_when_all_their_requests_are_handle
     assert asyncio.run(story()) == [b"reply", b"reply"]
 
 
+def test_a_connection_that_cannot_be_written_to_holds_back_no_other() -> None:
+    class Broken(Wire):
+        def writelines(self, chunks: list[Buffer]) -> None:  # type: ignore[override]
+            raise RuntimeError("unable to perform operation; the handler is closed")
+
+    async def story() -> bytes:
+        keeper, wires = Keeper(), [Broken(), Wire()]
+        for wire in wires:
+            connection = Connection(lambda frame, peer: [b"reply"], keeper)  # type: ignore[arg-type]
+            connection.connection_made(wire)
+            feed(connection, framed([b"request!"]), [48])
+        await asyncio.sleep(0)
+        return bytes(wires[1].written)
+
+    assert asyncio.run(story()) == b"reply"
+
+
 def test_replies_to_many_requests_at_once_do_not_wait_for_the_end_of_the_turn() -> None:
     async def story() -> int:
         connection, wire = connect(lambda frame, peer: [b"reply"], receive_bytes=512)
