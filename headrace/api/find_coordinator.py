@@ -4,6 +4,9 @@ A group belongs to the partition of `__consumer_offsets` that its name hashes to
 `__transaction_state`, and that partition's leader is its coordinator. The topic is made when the first of its kind is
 looked for. From v4 on a request has many keys; before, one, and the answer stands at the top level.
 
+While a leader is being elected the answer waits for it, a second at most: librdkafka asks three times within a third
+of a second on behalf of a transaction, and when all three are refused it waits for ever, whatever its timeout.
+
 Known gaps: share groups (key type 2) are refused with INVALID_REQUEST and a sentence: the Java client then fails at
 once and shows it, where COORDINATOR_NOT_AVAILABLE would make it ask again for `max.block.ms`; librdkafka asks again in
 either case until its own time is up.
@@ -16,23 +19,31 @@ from collections.abc import Awaitable, Callable
 from headrace.api.contract import Peer, Reply, Request
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.runtime import partition_for
-from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerImage, TopicImage
+from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+from headrace.world.clock import Clock
 
 TOPICS = {0: GROUP_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 _OTHER_KINDS = {2: "share groups"}
+_ELECTION_S = 1.0  # not more: what the client asks next on this connection waits, too
+_LOOK_S = 0.1
 
 AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
 
 
 class FindCoordinator:
     def __init__(
-        self, topics: Topics, address_of: AddressOf, ensure_internal_topic: Callable[[str], Awaitable[None]]
+        self,
+        topics: Topics,
+        address_of: AddressOf,
+        ensure_internal_topic: Callable[[str], Awaitable[None]],
+        clock: Clock,
     ) -> None:
         self._topics = topics
         self._address_of = address_of
         self._ensure_internal_topic = ensure_internal_topic
+        self._clock = clock
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
@@ -42,31 +53,49 @@ class FindCoordinator:
             kind = _OTHER_KINDS.get(body.key_type, f"coordinators of type {body.key_type}")
             refusal = KafkaError(ErrorCode.invalid_request, f"this broker does not serve {kind}")
             return _response([_refused(key, refusal) for key in keys])
-        topic = self._topics.image().topics.get(name)
-        if topic is None:
+        if name not in self._topics.image().topics:
             return self._after_making_the_topic(name, keys, request.peer)
-        return _response([self._find(key, topic, request.peer) for key in keys])
+        found = self._find(name, keys, request.peer)
+        return _response(found) if _all_known(found) else self._after_an_election(name, keys, request.peer)
 
     async def _after_making_the_topic(self, name: str, keys: list[str], peer: Peer) -> Message:
         try:
             await self._ensure_internal_topic(name)
-            topic = self._topics.image().topics.get(name)
-            if topic is None:
-                raise KafkaError(ErrorCode.coordinator_not_available, f"{name} is being made; try again")
         except KafkaError as error:
             # Whatever kept the topic from being made, clients must take it as a reason to ask again.
             again = KafkaError(ErrorCode.coordinator_not_available, str(error))
             return _response([_refused(key, again) for key in keys])
-        return _response([self._find(key, topic, peer) for key in keys])
+        return await self._after_an_election(name, keys, peer)
 
-    def _find(self, key: str, topic: TopicImage, peer: Peer) -> Message:
-        partition = topic.partitions[partition_for(key, len(topic.partitions))]
-        broker = self._topics.image().brokers.get(partition.leader)
-        if broker is None:
-            place = f"{topic.name}-{partition.index}"
-            return _refused(key, KafkaError(ErrorCode.coordinator_not_available, f"{place} has no leader; try again"))
-        host, port = self._address_of(peer, broker)
-        return Message(key=key, node_id=broker.id, host=host, port=port, error_code=0, error_message=None)
+    async def _after_an_election(self, name: str, keys: list[str], peer: Peer) -> Message:
+        give_up_at = self._clock.monotonic() + _ELECTION_S
+        while not _all_known(found := self._find(name, keys, peer)) and self._clock.monotonic() < give_up_at:
+            await self._clock.sleep(_LOOK_S)
+        return _response(found)
+
+    def _find(self, name: str, keys: list[str], peer: Peer) -> list[Message]:
+        image = self._topics.image()
+        topic = image.topics.get(name)
+        if topic is None:
+            made = KafkaError(ErrorCode.coordinator_not_available, f"{name} is being made; try again")
+            return [_refused(key, made) for key in keys]
+        found = []
+        for key in keys:
+            index = partition_for(key, len(topic.partitions))
+            broker = image.brokers.get(topic.partitions[index].leader)
+            if broker is None:
+                problem = f"{name}-{index} has no leader; try again"
+                found.append(_refused(key, KafkaError(ErrorCode.coordinator_not_available, problem)))
+            else:
+                host, port = self._address_of(peer, broker)
+                found.append(
+                    Message(key=key, node_id=broker.id, host=host, port=port, error_code=0, error_message=None)
+                )
+        return found
+
+
+def _all_known(found: list[Message]) -> bool:
+    return all(answer.error_code == 0 for answer in found)
 
 
 def _refused(key: str, error: KafkaError) -> Message:

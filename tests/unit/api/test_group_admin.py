@@ -2,11 +2,13 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from headrace.api.find_coordinator import FindCoordinator
-from headrace.model.image import TRANSACTION_STATE_TOPIC
+from headrace.model.image import TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.clock import SystemClock
 from tests.unit.api.admin_room import ask
 from tests.unit.api.group_room import DELETE, DESCRIBE, LIST, GroupRoom, in_group_room
 from tests.unit.coordinators.stage import BROKER_ID, Cluster, subscription
@@ -141,7 +143,7 @@ def finder(cluster: Cluster, error: KafkaError | None = None) -> FindCoordinator
             raise error
         cluster.make_offsets_topic()
 
-    return FindCoordinator(cluster, lambda peer, broker: (broker.host, broker.port), ensure)
+    return FindCoordinator(cluster, lambda peer, broker: (broker.host, broker.port), ensure, SystemClock())
 
 
 def find(handler: FindCoordinator, version: int, *keys: str, key_type: int = 0) -> list[tuple[object, ...]]:
@@ -170,6 +172,25 @@ def test_coordinators_of_many_groups_are_found_at_once(version: int) -> None:
 def test_trouble_with_the_topic_makes_clients_ask_again(version: int) -> None:
     handler = finder(Cluster({}, offsets_partitions=0), KafkaError(ErrorCode.invalid_replication_factor, "no brokers"))
     assert find(handler, version, "g") == [(-1, "", -1, ErrorCode.coordinator_not_available)]
+
+
+class Electing(Cluster):
+    """The leader's broker is gone for the first so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__({})
+        self.looks = looks
+
+    def image(self) -> ClusterImage:
+        self.looks -= 1
+        image = super().image()
+        return image if self.looks < 0 else msgspec.structs.replace(image, brokers={})
+
+
+@pytest.mark.parametrize("version", [3, 4])  # one layout each
+def test_the_answer_waits_for_an_election_but_not_for_long(version: int) -> None:
+    assert find(finder(Electing(looks=4)), version, "g") == [(BROKER_ID, "broker.example", 9092, ErrorCode.none)]
+    assert find(finder(Electing(looks=10**6)), version, "g") == [(-1, "", -1, ErrorCode.coordinator_not_available)]
 
 
 @pytest.mark.parametrize("version", range(1, 7))
