@@ -36,6 +36,7 @@ DATA = Path("/data")
 PORT = 9092
 _RESTART_S = 1.0
 _MOST_DEATHS = 100  # a broker that cannot live is not started for ever: each life leaves its memory
+_SWEEPS = 10  # not until nothing is left: another thread may make rubbish as fast as it is swept up
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "offsets.topic.num.partitions": "2",
@@ -164,8 +165,9 @@ class SimCluster:
                 for process in self.graves:
                     process.let_go()
                 del self.graves, self.machines, self.network, self.ensemble
-                while gc.collect():  # a `finally` may keep others for one more turn
-                    pass
+                for _ in range(_SWEEPS):
+                    if not gc.collect():  # a `finally` may keep others for one more turn
+                        break
         finally:
             sys.unraisablehook = complaints
 

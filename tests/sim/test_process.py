@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
+from sim.cluster import SimCluster
 from sim.loop import run
 from sim.process import Process
 
@@ -63,3 +65,27 @@ def test_what_a_process_starts_belongs_to_it() -> None:
         return list(seen)
 
     assert run(story(), seed=0) == [1]
+
+
+def test_a_cluster_is_buried_while_another_thread_makes_rubbish() -> None:
+    """Such as a broker that tests on Spark share: sweeping until nothing was left took for ever."""
+    over = threading.Event()
+
+    def litter() -> None:
+        while not over.is_set():
+            mess: list[object] = []
+            mess.append(mess)
+
+    async def story() -> None:
+        cluster = SimCluster(1)
+        cluster.start()
+        await asyncio.sleep(1)
+        cluster.bury()
+
+    litterer = threading.Thread(target=litter, daemon=True)
+    litterer.start()
+    try:
+        run(story(), seed=1)
+    finally:
+        over.set()
+        litterer.join(60)
