@@ -110,6 +110,8 @@ class SimFile:
     def pread_cached(self, size: int, position: int) -> bytes | None:
         return None if self._disk.cold else self.pread(size, position)
 
+    borrow_cached = pread_cached
+
     def pwrite(self, data: Buffer, position: int) -> None:
         self._check()
         self._write(bytes(data), position)

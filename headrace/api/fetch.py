@@ -30,7 +30,7 @@ from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Audience, Wanting
-from headrace.wire.batches import walk
+from headrace.wire.batches import Buffer, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
@@ -176,7 +176,7 @@ class _Found:
         self.error = error
         self.diverging: tuple[int, int] | None = None
         self.preferred = -1  # another replica, which the reader should ask instead
-        self.records: bytes | bytearray | None = b"" if slice_ is None or slice_.size == 0 else None
+        self.records: Buffer | None = b"" if slice_ is None or slice_.size == 0 else None
 
 
 class Attempt:
@@ -287,7 +287,7 @@ class Attempt:
         return answer
 
 
-def _aborted(partition: Partition, offset: int, records: bytes | bytearray | None) -> list[Message]:
+def _aborted(partition: Partition, offset: int, records: Buffer | None) -> list[Message]:
     """The aborted transactions that have something in these records."""
     if not records or not partition.log.aborted_txns:
         return []

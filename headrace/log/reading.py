@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from headrace.log.segment import NotCached, Segment
 from headrace.wire.batches import HEADER_BYTES, BatchHeader
+from headrace.world.disk import Buffer
 
 
 class Wanted(NamedTuple):
@@ -51,15 +52,15 @@ class Slice:
         self._wanted = wanted
         self._segments = segments
 
-    def load_cached(self) -> bytes | bytearray | None:
-        """The bytes at once, None if that would wait for the disk."""
+    def load_cached(self) -> Buffer | None:
+        """The bytes at once, None if that would wait for the disk; the memory is lent (`File.borrow_cached`)."""
         if self.size == 0:
             return b""
         if self._segment is None:
             return None
         try:
             with self._segment.file as file:
-                return file.pread_cached(self.size, self._position)
+                return file.borrow_cached(self.size, self._position)
         except FileNotFoundError:
             return b""
 

@@ -25,7 +25,7 @@ from functools import cache
 
 from headrace.wire.errors import Malformed
 from headrace.wire.reading import Reader, compile_reader
-from headrace.wire.schemas import Message, api_name, defaults_of_all_versions, header_version, knows
+from headrace.wire.schemas import Message, api_name, defaults, header_version, knows, versions_of
 from headrace.wire.writing import Buffer, Out, Writer, compile_writer
 
 __all__ = [
@@ -84,10 +84,15 @@ def encode_response(api_key: int, version: int, message: Message) -> list[Buffer
     return out.chunks()
 
 
+@cache
+def _all_fields(api_key: int, direction: str) -> set[str]:
+    known = [defaults(api_key, version, direction).values() for version in versions_of(api_key)]
+    return {field for entities in known for entity in entities for field in entity}
+
+
 def check_fields(api_key: int, direction: str, message: Message) -> None:
     """Raises AttributeError when a message has a field that no version knows; used by tests to catch typing errors."""
-    known = defaults_of_all_versions(api_key, direction)
-    anywhere = {field for entity in known.values() for field in entity}
+    anywhere = _all_fields(api_key, direction)
 
     def visit(part: Message) -> None:
         for name, value in vars(part).items():

@@ -17,7 +17,7 @@ from headrace.wire.schemas import (
     FIXED,
     Message,
     Slot,
-    defaults_of_all_versions,
+    default_elsewhere,
     entity_of,
     is_flexible,
     least_item_bytes,
@@ -192,7 +192,7 @@ class _Compiler:
 
         def absent(self: Message, field: str) -> Any:
             try:
-                default = defaults_of_all_versions(api_key, direction)[name][field]
+                default = default_elsewhere(api_key, direction, name, field)
             except KeyError:
                 raise AttributeError(f"no version of {name} has a field {field!r}") from None
             if default == []:

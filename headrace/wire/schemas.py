@@ -161,8 +161,8 @@ def least_item_bytes(slot: Slot, flexible: bool) -> int:
 
 
 @cache
-def defaults_of_all_versions(api_key: int, direction: str) -> dict[str, dict[str, Any]]:
-    """Entity name -> field -> default, over all versions; the newest version that has a field decides."""
+def defaults(api_key: int, version: int, direction: str) -> dict[str, dict[str, Any]]:
+    """Entity name -> field -> default."""
     known: dict[str, dict[str, Any]] = {}
 
     def visit(entity: type) -> None:
@@ -172,6 +172,19 @@ def defaults_of_all_versions(api_key: int, direction: str) -> dict[str, dict[str
             if slot.entity is not None:
                 visit(slot.entity)
 
-    for version in sorted(schema_name_map[api_key_map[api_key]]):
-        visit(entity_of(api_key, version, direction))
+    visit(entity_of(api_key, version, direction))
     return known
+
+
+def default_elsewhere(api_key: int, direction: str, entity: str, field: str) -> Any:
+    """The default of a field in the newest version that has it; KeyError if none has. Older ones are not loaded: each
+    takes milliseconds, and the first request of a client would wait for them all."""
+    for version in versions_of(api_key, newest_first=True):
+        known = defaults(api_key, version, direction).get(entity, {})
+        if field in known:
+            return known[field]
+    raise KeyError(field)
+
+
+def versions_of(api_key: int, *, newest_first: bool = False) -> list[int]:
+    return sorted(schema_name_map[api_key_map[api_key]], reverse=newest_first)

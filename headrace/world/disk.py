@@ -17,7 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from headrace.world.warm_buffers import WarmBuffers
+
 Buffer = bytes | bytearray | memoryview
+_WARM_BUFFERS = 8  # of a megabyte each, made when they are needed
 T = TypeVar("T")
 
 
@@ -38,6 +41,10 @@ class File(Protocol):
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
         """Like `pread` if everything is in memory, else None, at once."""
+        ...
+
+    def borrow_cached(self, size: int, position: int) -> Buffer | None:
+        """Like `pread_cached`, into memory that is used again when nobody holds it any more: for what is sent away."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None: ...
@@ -98,11 +105,12 @@ class Disk(Protocol):
 
 
 class RealFile:
-    __slots__ = ("_fd", "_size")
+    __slots__ = ("_fd", "_size", "_warm")
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, size: int, warm: WarmBuffers) -> None:
         self._fd = fd
         self._size = size
+        self._warm = warm
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
@@ -121,18 +129,25 @@ class RealFile:
         return os.pread(self._fd, size, position)
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
-        buffer = bytearray(size)
+        # A bytearray that nobody else holds serves as bytes, uncopied.
+        return self._read_cached(bytearray(size), position)  # type: ignore[return-value]
+
+    def borrow_cached(self, size: int, position: int) -> Buffer | None:
+        return self._read_cached(self._warm.lend(size), position)
+
+    def _read_cached(self, into: bytearray | memoryview, position: int) -> Buffer | None:
         try:
-            got = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+            got = os.preadv(self._fd, [into], position, os.RWF_NOWAIT)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
                 return None
             raise
+        size = len(into)
         if got == size:
-            return buffer  # type: ignore[return-value]  # a bytearray nobody else holds serves as bytes, uncopied
+            return into
         if got < max(0, min(size, self._size - position)):
             return None
-        return bytes(memoryview(buffer)[:got])
+        return bytes(memoryview(into)[:got])
 
     def pwrite(self, data: Buffer, position: int) -> None:
         view = memoryview(data)
@@ -161,11 +176,12 @@ class RealDisk:
 
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-disk")
+        self._warm = WarmBuffers(_WARM_BUFFERS)
 
     def open(self, path: Path, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         fd = os.open(path, flags, 0o600)
-        return RealFile(fd, os.fstat(fd).st_size)
+        return RealFile(fd, os.fstat(fd).st_size, self._warm)
 
     def exists(self, path: Path) -> bool:
         return os.path.exists(path)
