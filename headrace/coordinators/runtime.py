@@ -228,8 +228,7 @@ class CoordinatorRuntime(Generic[S]):
     def submit(self, key: str, command: Any) -> asyncio.Future[Any]:
         """Decides now, before it returns; the future has the reply, or the KafkaError that refuses the command."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        count = self._partition_count()
-        seat = self._seats.get(partition_for(key, count)) if count else None
+        seat = self._seat_of(key)
         if seat is None:
             _fail(future, KafkaError(ErrorCode.not_coordinator, f"this broker does not coordinate {key!r}"))
         else:
@@ -255,6 +254,17 @@ class CoordinatorRuntime(Generic[S]):
             _fail(future, KafkaError(_JOURNAL_ERRORS.get(error.code, error.code), error.message))
             return
         self._decide(seat, command, future)
+
+    def tell(self, key: str, command: Any) -> None:
+        """The command to the shard of `key`; nobody waits for it. Nor does it wait until this broker knows that it was
+        not replaced, as replies do: what it writes would be refused then, and who leads reads back what it needs."""
+        seat = self._seat_of(key)
+        if seat is not None and seat.ready:
+            self._decide(seat, command, None)
+
+    def _seat_of(self, key: str) -> _Seat[S] | None:
+        count = self._partition_count()
+        return self._seats.get(partition_for(key, count)) if count else None
 
     def tell_all(self, command: Any) -> None:
         """The command to every shard here, to one that still loads as soon as it has loaded; nobody waits for it."""

@@ -11,6 +11,7 @@ A story is a text of blocks as in group_story.py. The commands:
     exhaust                                   the journal has the id with the last epoch but one
     advance 10s                               let time pass (s, m, h, d)
     restart                                   another broker takes the partition over: read it back from the journal
+    out-of-touch, in-touch                    the broker cannot know whether it was replaced, then it can
     lose-next-write, hold-commits, release-commits
 
 There is one transactional id, `x`. NAME is a process: it remembers the producer id and epoch that it was given last.
@@ -226,6 +227,12 @@ class TransactionStory:
 
     async def _do_markers_go(self, words: list[str]) -> None:
         self._partitions.go()
+
+    async def _do_out_of_touch(self, words: list[str]) -> None:
+        self._journal.out_of_touch = True
+
+    async def _do_in_touch(self, words: list[str]) -> None:
+        self._journal.out_of_touch = False
 
     async def _do_exhaust(self, words: list[str]) -> None:
         """As if the id had been used 32,765 times."""

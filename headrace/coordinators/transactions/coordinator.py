@@ -118,7 +118,8 @@ class TransactionCoordinator:
             written.add_done_callback(partial(self._complete, decision))
 
     def _complete(self, decision: Decision, written: asyncio.Future[None]) -> None:
-        """Where the markers were refused, another coordinator has taken over, and completes the transaction."""
+        """Where the markers were refused, another coordinator has taken over, and completes the transaction. A shard
+        that is being read back has them written again."""
         if not written.cancelled() and written.exception() is None:
-            producer_id, epoch = decision.producer_id, decision.producer_epoch
-            self.submit(MarkersWritten(decision.transactional_id, producer_id, epoch))
+            name, producer_id, epoch = decision.transactional_id, decision.producer_id, decision.producer_epoch
+            self._runtime.tell(name, MarkersWritten(name, producer_id, epoch))
