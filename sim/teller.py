@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import time
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class Told(NamedTuple):
 
 def tell_briefly(seed: int, trouble_s: float) -> Told:
     logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda unraisable: None  # what the killed left is closed when Python finds it, and complains
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SLOWEST_S)
     start = time.process_time()
