@@ -34,6 +34,7 @@ from headrace.world.clock import Clock, Timer
 logger = logging.getLogger(__name__)
 
 RELOAD_DELAY_S = 1.0
+AGAIN_DELAY_S = 0.1  # for a second refusal in succession: a timer that is due may be refused as often as it is read
 RECORDS_AT_ONCE = 100
 
 # What a client is told when the journal refuses a write: the codes that make it look for its coordinator again.
@@ -105,6 +106,7 @@ class _Seat(Struct, Generic[S]):
     epoch: int
     shard: S
     ready: bool = False
+    begun_again: bool = False  # because a write was refused, and none was committed since
     left: bool = False
     after_load: list[Any] = field(default_factory=list)  # commands for every shard that came while this one loaded
     timers: dict[Hashable, _Alarm] = field(default_factory=dict)
@@ -174,10 +176,13 @@ class CoordinatorRuntime(Generic[S]):
         if leads:
             self._take(partition, epoch)
 
-    def _take(self, partition: int, epoch: int) -> None:
+    def _take(self, partition: int, epoch: int, after_s: float = 0.0) -> None:
         seat = _Seat(partition, epoch, self._make_shard())
         self._seats[partition] = seat
-        self._to_load.put_nowait(seat)
+        if after_s:
+            self._clock.call_later(after_s, self._to_load.put_nowait, seat)
+        else:
+            self._to_load.put_nowait(seat)
 
     def _leave(self, seat: _Seat[S], reason: KafkaError) -> None:
         seat.left = True
@@ -193,6 +198,8 @@ class CoordinatorRuntime(Generic[S]):
         seat.writes.clear()
 
     async def _load(self, seat: _Seat[S]) -> None:
+        if seat.left:
+            return
         try:
             async for chunk in self._journal.read(self._topic, seat.partition):
                 for start in range(0, len(chunk), RECORDS_AT_ONCE):
@@ -218,9 +225,9 @@ class CoordinatorRuntime(Generic[S]):
             if not seat.left:
                 self._decide(seat, command, None)
 
-    def _reload(self, seat: _Seat[S], reason: KafkaError) -> None:
+    def _reload(self, seat: _Seat[S], reason: KafkaError, after_s: float = 0.0) -> None:
         self._leave(seat, reason)
-        self._take(seat.partition, seat.epoch)
+        self._take(seat.partition, seat.epoch, after_s)
         self._seats[seat.partition].after_load.extend(seat.after_load)
 
     # --- commands ---------------------------------------------------------------------------------------------------
@@ -376,15 +383,16 @@ class CoordinatorRuntime(Generic[S]):
             self._journal_failed(seat, error)
             return
         write.committed = True
+        seat.begun_again = False
         while seat.writes and seat.writes[0].committed:
             _release(seat.writes.popleft().answers)
 
     def _journal_failed(self, seat: _Seat[S], error: BaseException) -> None:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
         logger.warning("a write to %s-%d failed (%s); reading it back", self._topic, seat.partition, error)
-        self._reload(
-            seat, KafkaError(_JOURNAL_ERRORS.get(code, code), f"the coordinator's log refused a write: {error}")
-        )
+        reason = KafkaError(_JOURNAL_ERRORS.get(code, code), f"the coordinator's log refused a write: {error}")
+        self._reload(seat, reason, AGAIN_DELAY_S if seat.begun_again else 0.0)
+        self._seats[seat.partition].begun_again = True
 
     # --- timers -----------------------------------------------------------------------------------------------------
 

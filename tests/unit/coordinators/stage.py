@@ -22,6 +22,7 @@ class MemoryJournal:
         self._reading: asyncio.Event | None = None
         self._read_error: Exception | None = None
         self._refusal: KafkaError | None = None
+        self._refusal_of_all: KafkaError | None = None
         self._loss: KafkaError | None = None
         self.out_of_touch = False
 
@@ -44,6 +45,8 @@ class MemoryJournal:
         return self._append(partition, [JournalEntry(0, None, None, 0, end.producer_id, end.commit)])
 
     def _append(self, partition: int, entries: list[JournalEntry]) -> Awaitable[None]:
+        if self._refusal_of_all is not None:
+            raise self._refusal_of_all
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
             raise refusal
@@ -106,6 +109,10 @@ class MemoryJournal:
     def refuse(self, error: KafkaError) -> None:
         """The next append fails at once."""
         self._refusal = error
+
+    def refuse_all(self, error: KafkaError | None) -> None:
+        """Every append fails at once, until None is given."""
+        self._refusal_of_all = error
 
     def lose(self, error: KafkaError) -> None:
         """The next append fails later, and its records are not there."""

@@ -244,6 +244,32 @@ def test_append_that_fails_later_fails_everything_decided_after_it() -> None:
     play(story)
 
 
+def test_a_journal_that_refuses_every_write_is_not_read_as_fast_as_can_be() -> None:
+    """A timer that is due when a partition was read writes at once, is refused, and the partition is read again."""
+
+    class Impatient(Words):
+        def loaded(self, now_ms: int) -> Outcome:
+            outcome = Outcome()
+            outcome.set_timer("now", 0, Say(b"now"))
+            return outcome
+
+    async def main() -> None:
+        journal = MemoryJournal()
+        runtime: Runtime = CoordinatorRuntime(journal, SimClock(), Impatient, lambda: 1)
+        running = asyncio.ensure_future(runtime.run())
+        journal.refuse_all(KafkaError(ErrorCode.not_enough_replicas))
+        runtime.on_leadership(0, True, 1)
+        await asyncio.sleep(10)
+        assert 90 < journal.reads < 110
+        journal.refuse_all(None)
+        await asyncio.sleep(1)
+        assert await runtime.submit("x", Ask()) == [b"now"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run(main(), seed=1)
+
+
 def test_request_whose_connection_is_gone_disturbs_nobody() -> None:
     async def story(runtime: Runtime, journal: MemoryJournal) -> None:
         gone, stays = runtime.submit("x", WaitForNext()), runtime.submit("x", WaitForNext())
