@@ -42,7 +42,9 @@ def faketime() -> Path | None:
 class Machine:
     """One broker, its disk and its process."""
 
-    def __init__(self, number: int, hosts: Hosts, folder: Path, zookeeper: str, settings: str) -> None:
+    def __init__(
+        self, number: int, hosts: Hosts, folder: Path, zookeeper: str, settings: str, *, wrong_clocks: bool
+    ) -> None:
         self.number = number
         self.log = folder / f"broker-{number}.log"
         self._hosts = hosts
@@ -52,7 +54,7 @@ class Machine:
         self._config.write_text(settings)
         self._zookeeper = zookeeper
         self._clock = folder / f"clock-{number}"
-        self._faketime = faketime()
+        self._faketime = faketime() if wrong_clocks else None
         self.set_clock_off(0)
         self._process: subprocess.Popen[bytes] | None = None
         self._tracer: subprocess.Popen[bytes] | None = None
