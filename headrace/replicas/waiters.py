@@ -49,6 +49,7 @@ class CommitWaiters:
             future = self._queue.popleft()[1]
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # the connection of who asked may be gone, and asyncio need not report that
 
 
 class Wanting:

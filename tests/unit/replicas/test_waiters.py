@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 from headrace.replicas.waiters import CommitWaiters, FetchWaiters, Wanting
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -30,6 +31,19 @@ def test_an_error_reaches_everybody_who_still_waits() -> None:
     error = asyncio.run(story())
     assert isinstance(error, KafkaError)
     assert error.code is ErrorCode.kafka_storage_error
+
+
+def test_an_error_for_who_has_gone_is_no_news() -> None:
+    async def story() -> list[str]:
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        waiters = CommitWaiters()
+        waiters.wait_for(1)
+        waiters.fail(KafkaError(ErrorCode.not_leader_or_follower))
+        gc.collect()
+        return told
+
+    assert asyncio.run(story()) == []
 
 
 def test_a_fetch_wakes_once_enough_bytes_came_over_all_its_partitions() -> None:
