@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.client.session import SIZE_BYTES, Session, frame_size
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed
-from headrace.wire.messages import Message
+from headrace.wire.messages import Buffer, Message
 from headrace.world.net import Line, dial
 
 Dial = Callable[[str, int, float], Line]
@@ -135,7 +135,7 @@ class BlockingConnection:
     ) -> None:
         self.close()
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, frame: list[Buffer]) -> None:
         assert self._line is not None
         try:
             self._line.set_timeout(self._timeout_s)

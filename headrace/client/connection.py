@@ -15,7 +15,7 @@ from typing import cast
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.session import SIZE_BYTES, Session, frame_size
 from headrace.wire.errors import KafkaError, Malformed
-from headrace.wire.messages import Message
+from headrace.wire.messages import Buffer, Message
 from headrace.world.clock import Clock, Timer
 from headrace.world.net import Net
 
@@ -82,14 +82,14 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         self._end("it was closed here")
 
-    def _send(self, frame: bytes, timeout_s: float) -> asyncio.Future[Message]:
+    def _send(self, frame: list[Buffer], timeout_s: float) -> asyncio.Future[Message]:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if self._lost is not None or self._transport is None:
             answer.set_exception(self._lost or ConnectionLost(self.address, "it is not open"))
             return answer
         timer = self._clock.call_later(timeout_s, self._end, f"no answer for {timeout_s:g} s")
         self._waiting.append((answer, timer))
-        self._transport.write(frame)
+        self._transport.writelines(frame)
         return answer
 
     def _end(self, why: str) -> ConnectionLost:

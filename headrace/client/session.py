@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from headrace import __version__
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed
-from headrace.wire.messages import Message, decode_response, encode_request, header_version, knows
+from headrace.wire.messages import Buffer, Message, decode_response, header_version, knows, request_chunks
 from headrace.wire.reading import read_uvarint
 
 SIZE_BYTES = 4  # in front of every frame
@@ -53,7 +53,7 @@ class Session:
 
     # --- versions ---------------------------------------------------------------------------------------------------
 
-    def ask_versions(self) -> bytes:
+    def ask_versions(self) -> list[Buffer]:
         """The frame that opens a conversation."""
         body = Message(client_software_name="headrace", client_software_version=__version__)
         return self.ask(_API_VERSIONS, body, _API_VERSIONS_HIGHEST)
@@ -77,18 +77,20 @@ class Session:
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
-    def ask(self, api_key: int, message: Message, version: int | None = None) -> bytes:
-        """The request as a whole frame, size included; its response is the next that has not been received."""
+    def ask(self, api_key: int, message: Message, version: int | None = None) -> list[Buffer]:
+        """The request as a whole frame, size included, in buffers to be sent one after the other: records stay where
+        they are. Its response is the next that has not been received."""
         if version is None:
             version = self.version_of(api_key)
-        body = encode_request(api_key, version, message)
+        body = request_chunks(api_key, version, message)
         tags = b"\x00" if header_version(api_key, version, "request") >= 2 else b""
-        size = _HEAD.size - SIZE_BYTES + len(self._client_id) + len(tags) + len(body)
+        size = _HEAD.size - SIZE_BYTES + len(self._client_id) + len(tags) + sum(map(len, body))
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) % _CORRELATION_IDS
         head = _HEAD.pack(size, api_key, version, correlation_id, len(self._client_id))
         self._open.append(_Open(correlation_id, api_key, version))
-        return b"".join((head, self._client_id, tags, body))
+        first = b"".join((head, self._client_id, tags, body[0]))
+        return [first, *body[1:]]
 
     def receive(self, frame: memoryview) -> Message:
         """The response in this frame, which comes without its size. `records` in it are views of the frame."""

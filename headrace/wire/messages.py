@@ -38,6 +38,7 @@ __all__ = [
     "encode_response",
     "header_version",
     "knows",
+    "request_chunks",
 ]
 
 
@@ -72,9 +73,14 @@ def decode_response(api_key: int, version: int, buffer: memoryview, at: int = 0)
 
 def encode_request(api_key: int, version: int, message: Message) -> bytes:
     """The body of a request."""
+    return b"".join(request_chunks(api_key, version, message))
+
+
+def request_chunks(api_key: int, version: int, message: Message) -> list[Buffer]:
+    """The body of a request as buffers to be sent one after the other, one at least."""
     out = Out()
     _writer(api_key, version, "request")(out, message)
-    return b"".join(out.chunks())
+    return out.chunks()
 
 
 def encode_response(api_key: int, version: int, message: Message) -> list[Buffer]:

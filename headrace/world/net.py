@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+_MOST_BUFFERS = 512  # in one call; the system takes a thousand
 
 
 class Door(Protocol):
@@ -65,7 +68,9 @@ class RealNet:
 class Line(Protocol):
     """A connection of a program that waits: each call blocks until it is done, or raises OSError."""
 
-    def send(self, data: bytes | bytearray | memoryview) -> None: ...
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """All of them, one after the other."""
+        ...
 
     def receive_into(self, buffer: memoryview) -> None:
         """Fill the whole buffer."""
@@ -82,8 +87,14 @@ class _RealLine:
     def __init__(self, line: socket.socket) -> None:
         self._line = line
 
-    def send(self, data: bytes | bytearray | memoryview) -> None:
-        self._line.sendall(data)
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        left = [memoryview(buffer) for buffer in buffers]
+        while left:
+            sent = self._line.sendmsg(left[:_MOST_BUFFERS])
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
 
     def receive_into(self, buffer: memoryview) -> None:
         while buffer:

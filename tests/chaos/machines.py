@@ -182,7 +182,11 @@ class Machine:
             )  # fmt: skip
         elif self._tracer is not None:
             self._tracer.terminate()
-            self._tracer.wait(30)
+            try:
+                self._tracer.wait(10)
+            except subprocess.TimeoutExpired:  # it waits for a thread that does not stop; its end frees them all
+                self._tracer.kill()
+                self._tracer.wait(10)
             self._tracer = None
 
     def _detach(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.client.blocking import Address
 from headrace.wire.frames import parse_request_header, response_prefix
-from headrace.wire.messages import Message, decode_request, encode_response
+from headrace.wire.messages import Buffer, Message, decode_request, encode_response
 
 Answer = Callable[[int, Message], Message | None]
 
@@ -31,10 +31,10 @@ class FakeLine:
         self.closed = False
         self.timeouts: list[float] = []
 
-    def send(self, data: bytes | bytearray | memoryview) -> None:
+    def send(self, buffers: Sequence[Buffer]) -> None:
         if self.closed:
             raise ConnectionError("closed")
-        frame = memoryview(bytes(data))[4:]
+        frame = memoryview(b"".join(buffers))[4:]
         header, at = parse_request_header(frame)
         asked = decode_request(header.api_key, header.api_version, frame, at)
         answer = VERSIONS if header.api_key == API_VERSIONS else self._answer(header.api_key, asked)

@@ -27,7 +27,7 @@ from headrace.wire import batches, records
 from headrace.wire.end_markers import read_marker
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
-from headrace.world.net import Line, dial
+from headrace.world.net import Buffer, Line, dial
 
 FETCH, CREATE_TOPICS = 1, 19
 MARKERS_S = 30.0
@@ -70,12 +70,12 @@ class CrashingNet:
     def dial(self, host: str, port: int, timeout_s: float) -> Line:
         return _CrashingLine(self, dial(host, port, timeout_s))
 
-    def send(self, line: Line, data: bytes | bytearray | memoryview) -> None:
+    def send(self, line: Line, buffers: Sequence[Buffer]) -> None:
         turn = self.requests
         self.requests += 1
         if turn == self._at and not self._after:
             raise self._error(f"before request {turn}")
-        line.send(data)
+        line.send(buffers)
         if turn == self._at:
             line.receive_into(memoryview(bytearray(4)))  # the broker has done it
             raise self._error(f"after request {turn}")
@@ -89,8 +89,8 @@ class _CrashingLine:
         self.set_timeout = line.set_timeout
         self.close = line.close
 
-    def send(self, data: bytes | bytearray | memoryview) -> None:
-        self._net.send(self._line, data)
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        self._net.send(self._line, buffers)
 
 
 def arrow(values: Sequence[str], **columns: Sequence[object]) -> pa.RecordBatch:
