@@ -16,7 +16,6 @@ from headrace.spark.sink_rows import RowColumns
 from headrace.spark.sink_sender import Outgoing, Place, Sender
 from headrace.spark.sink_transactions import Producer
 from headrace.wire.arrow_encode import Section, assign_slots, order_by_slot
-from headrace.wire.batches import HEADER_BYTES
 from headrace.world.clock import SystemClock
 
 _SEQUENCES = 1 << 31
@@ -43,7 +42,7 @@ class Buffers:
         self._producer = producer
         self._clock = clock
         self._transactional = transactional
-        self._limit_bytes = max(1, options.batch_bytes - HEADER_BYTES)
+        self._limit_bytes = options.batch_bytes
         self._turn = first_partition  # tasks begin at different partitions
         self._first_slots: dict[str, int] = {}
         self._counts: dict[str, int] = {}

@@ -377,7 +377,7 @@ def append_rows(
     Py_ssize_t limit_bytes,
 ):
     """Append the rows order[start:stop] to the records of a batch, the first with offset delta `delta`, and stop before
-    the row that would make them longer than `limit_bytes`; a row that comes into an empty section may be longer.
+    the row that would make it longer than `limit_bytes`; the first row of all may be longer.
 
     (how many, the latest timestamp among them).
     """
@@ -401,7 +401,7 @@ def append_rows(
             if sub_overflows(source.times[row], base_timestamp, &time_delta):
                 raise ValueError(f"timestamp {source.times[row]} cannot stand in a batch that starts at {base_timestamp}")
             size = body_bytes(&source, row, time_delta, delta + turn - start)
-            if total and total + number_bytes(size) + size > limit_bytes:
+            if delta + turn - start and total + number_bytes(size) + size > limit_bytes:
                 end = turn
                 break
             sizes[turn - start] = size

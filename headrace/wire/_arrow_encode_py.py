@@ -82,7 +82,7 @@ def append_rows(
     limit_bytes: int,
 ) -> tuple[int, int]:
     """Append the rows order[start:stop] to the records of a batch, the first with offset delta `delta`, and stop before
-    the row that would make them longer than `limit_bytes`; a row that comes into an empty section may be longer.
+    the row that would make it longer than `limit_bytes`; the first row of all may be longer.
 
     (how many, the latest timestamp among them).
     """
@@ -104,8 +104,7 @@ def append_rows(
         record = bytearray()
         _put_varint(record, len(body))
         record += body
-        held = len(section) + len(fresh)
-        if held and held + len(record) > limit_bytes:
+        if delta + added and len(section) + len(fresh) + len(record) > limit_bytes:
             break
         fresh += record
         latest = max(latest, timestamp)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.wire import batches
-from headrace.wire.batches import MAGIC, BatchHeader
-from headrace.wire.records import seal_batch
+from headrace.wire import batches, compression
+from headrace.wire.batches import HEADER_BYTES, MAGIC, BatchHeader
+from headrace.wire.records import fill_in_header, seal_batch
 from headrace.wire.row_columns import Buffer, Rows
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ order_by_slot = twin.order_by_slot
 
 
 class Section:
-    """The records of one batch, uncompressed, while rows are added to them."""
+    """A batch while rows are added to it: room for the header, then the records, uncompressed."""
 
     __slots__ = ("_base_timestamp", "_bytes", "_max_timestamp", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        self._bytes = bytearray()
+        self._bytes = bytearray(HEADER_BYTES)
         self._base_timestamp = 0
         self._max_timestamp = batches.NO_TIMESTAMP
 
@@ -72,7 +72,7 @@ class Section:
         *,
         transactional: bool = False,
     ) -> bytearray:
-        """The whole batch."""
+        """The whole batch; the section is of no use after this."""
         header = BatchHeader(
             base_offset=0,
             length=0,
@@ -88,4 +88,6 @@ class Section:
             base_sequence=base_sequence,
             record_count=self.count,
         )
-        return seal_batch(header, self._bytes)
+        if codec == compression.NONE:
+            return fill_in_header(self._bytes, header)
+        return seal_batch(header, memoryview(self._bytes)[HEADER_BYTES:])

@@ -34,6 +34,7 @@ __all__ = [
     "default_limit_bytes",
     "emptied_batch",
     "encode_batch",
+    "fill_in_header",
     "filter_records",
     "filtered_batch",
     "first_at_or_after",
@@ -103,6 +104,11 @@ def seal_batch(header: BatchHeader, section: Buffer, level: int | None = None) -
     """The batch of this header and these uncompressed records; length and CRC are filled in."""
     batch = bytearray(HEADER_BYTES)
     batch += compression.compress(header.codec, section, level)
+    return fill_in_header(batch, header)
+
+
+def fill_in_header(batch: bytearray, header: BatchHeader) -> bytearray:
+    """The same batch, which has room for its header in front of its records; length and CRC are filled in."""
     length = len(batch) - batches.PREFIX_BYTES
     HEADER.pack_into(batch, 0, *header._replace(length=length))
     batches.restamp_crc(batch, 0, length)
