@@ -7,10 +7,13 @@ session's name, as a process that is started again; that is no failure of the cl
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 
@@ -43,7 +46,7 @@ class Clients:
         self._recorder.happened("pipe", "pipe", details=details)
 
     def finish(self) -> list[str]:
-        """Everything that is under way is brought to its end. Who did not come to it is named."""
+        """Everything that is under way is brought to its end. Who did not come to it is told, and the call it is in."""
         self.stop_sending.set()
         for thread in self._senders:
             thread.join(_DRAIN_S)
@@ -51,11 +54,11 @@ class Clients:
         self.stop_reading.set()
         for thread in self._readers:
             thread.join(_DRAIN_S)
-        hanging = [thread.name for thread in (*self._senders, *self._readers) if thread.is_alive()]
+        hanging = [_told(thread) for thread in (*self._senders, *self._readers) if thread.is_alive()]
         final = RecordedConsumer(self._recorder, "pipe-final/1", self._bootstrap, PIPE_GROUP, in_pipe=True)
         final.committed(*((ORDERS, index) for index in range(TOPICS[ORDERS])))
         final.close()
-        return [f"{name} did not come to an end within {_DRAIN_S:g} s of the heal" for name in hanging]
+        return hanging
 
     def _thread(self, name: str, session: Callable[[str], None]) -> threading.Thread:
         def run() -> None:
@@ -120,6 +123,13 @@ class Clients:
             writer.send(MADE, b"", None, record.off % TOPICS[MADE], src=record.uid or "")
         writer.send_offsets(reader)
         writer.commit()
+
+
+def _told(thread: threading.Thread) -> str:
+    """Every call of these clients has a limit far below this, so one that does not return is the client's own fault."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    calls = [f"{each.name} in {Path(each.filename).name}:{each.lineno}" for each in traceback.extract_stack(frame)[-2:]]
+    return f"{thread.name} hangs: it did not come to an end within {_DRAIN_S:g} s of the heal; " + ", ".join(calls)
 
 
 @contextmanager
