@@ -78,15 +78,17 @@ def encode_request(api_key: int, version: int, message: Message) -> bytes:
 
 def request_chunks(api_key: int, version: int, message: Message) -> list[Buffer]:
     """The body of a request as buffers to be sent one after the other, one at least."""
-    out = Out()
-    _writer(api_key, version, "request")(out, message)
-    return out.chunks()
+    return _chunks(api_key, version, "request", message)
 
 
 def encode_response(api_key: int, version: int, message: Message) -> list[Buffer]:
     """The body of a response as buffers to be sent one after the other."""
+    return _chunks(api_key, version, "response", message)
+
+
+def _chunks(api_key: int, version: int, direction: str, message: Message) -> list[Buffer]:
     out = Out()
-    _writer(api_key, version, "response")(out, message)
+    _writer(api_key, version, direction)(out, message)
     return out.chunks()
 
 
