@@ -92,7 +92,7 @@ class Run:
                 f"longest {max(after_s):.1f} s, of {len(after_s)}"
             )
         _say(f"clients that began anew: {clients.begun_anew}")
-        return not (verdict.violations or self._faults.never_writable)
+        return not (verdict.violations or self._faults.never_writable or hanging)
 
     def _fault(self, what: str) -> None:
         _say(f"{time.monotonic() - self._start_s:7.1f} s  {what}")

@@ -126,7 +126,7 @@ class Clients:
 
 
 def _told(thread: threading.Thread) -> str:
-    """Every call of these clients has a limit far below this, so one that does not return is the client's own fault."""
+    """Who hangs, and in which call."""
     frame = sys._current_frames().get(thread.ident or 0)
     calls = [f"{each.name} in {Path(each.filename).name}:{each.lineno}" for each in traceback.extract_stack(frame)[-2:]]
     return f"{thread.name} hangs: it did not come to an end within {_DRAIN_S:g} s of the heal; " + ", ".join(calls)
