@@ -14,7 +14,7 @@ help: ## show this list
 install: $(STAMP) ## make .venv with headrace in it
 	@$(BIN)/python -m compileall -q headrace pyspark_headrace
 
-$(STAMP): pyproject.toml setup.py constraints.txt examples/declarative/requirements.txt $(wildcard headrace/wire/*.pyx headrace/wire/*.pxi) tools/venv.sh
+$(STAMP): pyproject.toml setup.py constraints.txt examples/declarative/requirements.txt $(wildcard headrace/*/*.pyx headrace/*/*.pxi) tools/venv.sh
 	@PYTHON=$(PYTHON) sh tools/venv.sh $(VENV)
 	@touch $@
 
@@ -61,4 +61,4 @@ demo: $(STAMP) ## a broker, web logs, and pipelines on Spark that deduplicate, a
 	@exec $(BIN)/python -m examples.demo $(if $(SECONDS),--seconds $(SECONDS))
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build *.egg-info headrace/wire/_*.c headrace/wire/_*.so
+	rm -rf $(VENV) build *.egg-info headrace/*/_*.c headrace/*/_*.so

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = sorted(Path("headrace/wire").glob("_*.pyx"))
+SOURCES = sorted(Path("headrace").glob("*/_*.pyx"))
 INCLUDES = [str(path) for path in sorted(Path("headrace/wire").glob("*.pxi"))]
 
 setup(
     ext_modules=[
-        Extension(f"headrace.wire.{path.stem}", [str(path)], depends=INCLUDES, optional=True) for path in SOURCES
+        Extension(".".join(path.with_suffix("").parts), [str(path)], depends=INCLUDES, optional=True)
+        for path in SOURCES
     ]
 )

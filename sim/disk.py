@@ -240,6 +240,9 @@ class SimDisk:
         if self.exists(path):
             self._folder(path.parent).change(lambda names: names.pop(path.name))
 
+    def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
+        return [_sync_problem(file) for file in files]
+
     def sync_dir(self, path: Path) -> None:
         self._folder(path).sync()
 
@@ -326,3 +329,11 @@ def _sectors(position: int, data: bytes) -> list[tuple[int, bytes]]:
         pieces.append((position + at, data[at:stop]))
         at = stop
     return pieces
+
+
+def _sync_problem(file: File) -> OSError | None:
+    try:
+        file.sync()
+    except OSError as error:
+        return error
+    return None

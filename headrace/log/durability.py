@@ -14,9 +14,11 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.log import aborted_txns, identity, recovery
@@ -31,6 +33,21 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHECKPOINT_BYTES = 16 << 20  # that much may be scanned again after a crash although it was synced
+
+
+class Syncing(Struct):
+    """One sync of a log: whose files it covers, and what is to be stored about it once they are synced."""
+
+    target: int  # the end of what will be safe
+    segments: tuple[Segment, ...]
+    active: Segment
+    position: int  # its size
+    behind: list[Segment]  # whose stored indexes are old
+    aborted: list[aborted_txns.Unsaved]
+    clean: bool
+    checkpoint: bool = False
+    snapshot: bytes | None = None
+    index: tuple[bytes, bytes] | None = None
 
 
 class DurableLog:
@@ -64,7 +81,7 @@ class DurableLog:
         self._unsynced = unsynced
         self._checkpoint = loaded.checkpoint
         self._snapshots = loaded.snapshots
-        self._bytes_since_checkpoint = 0
+        self.bytes_since_checkpoint = 0
         self._names_unsynced = not loaded.clean
         self._folder_unsynced = loaded.checkpoint.generation == 0
         self._changed = loaded.scanned_bytes > 0  # since a checkpoint that says so
@@ -125,71 +142,93 @@ class DurableLog:
         An error takes the log offline and is never retried: the kernel may have dropped the pages that it could not
         write, and a second attempt would report success. With `checkpoint` the recovery point moves on as well.
         """
+        with self.syncing(checkpoint=checkpoint, clean=clean) as due:
+            for segment in due.segments:
+                try:
+                    with segment.file as file:
+                        file.sync()
+                except OSError as error:
+                    self.sync_failed(segment, error)
+            self.end_sync(due)
+
+    # In steps, for who syncs the files of many logs together (flushing.py): begin, sync the files, end.
+
+    @contextmanager
+    def syncing(self, *, checkpoint: bool = False, clean: bool = False) -> Iterator[Syncing]:
+        """Nobody else syncs this log within the block."""
         with self._sync_lock:
-            with self._lock:
-                if self.offline is not None:
-                    raise self.offline
-                self._unsynced.discard(self)
-                target, active = self.end_offset, self.segments[-1]
-                position = active.size
-                behind = [segment for segment in self.segments if segment.index_stale and segment is not active]
-                first = segment_at(self.segments, max(self.synced_offset, self.start_offset))
-                open_segments = self.segments[first:]
-                aborted = self._unsaved_aborted()
-                checkpoint = checkpoint or self._bytes_since_checkpoint >= _CHECKPOINT_BYTES
-                if checkpoint:
-                    self._bytes_since_checkpoint = 0
-                    snapshot = self.producers.encode() if self.producers else None
-                    index = active.encode_index() if active.index_stale else None
-            self._sync_data(open_segments)
-            self._check_not_abandoned()
-            try:
-                self._save_aborted(aborted)
-                self._sync_names()
-            except OSError as error:
-                if error.errno not in _NO_ROOM:
-                    self.offline = error
-                self._unsynced.add(self)
-                raise
-            self._check_not_abandoned()
-            self.synced_offset = target
-            self._write_ids()
-            for segment in behind:
-                segment.store_index(segment.encode_index())
-            if not checkpoint:
-                return
-            if index is not None:
-                active.store_index(index)
-            if snapshot is not None:
-                self._write_snapshot(target, snapshot)
-            moved = replace(
-                self._checkpoint,
-                recovery_point=target,
-                segment=active.base_offset,
-                position=position,
-                first_append_ms=active.first_append_ms,
-                has_producers=snapshot is not None,
+            yield self._begin_sync(checkpoint=checkpoint, clean=clean)
+
+    def _begin_sync(self, *, checkpoint: bool, clean: bool) -> Syncing:
+        with self._lock:
+            if self.offline is not None:
+                raise self.offline
+            self._unsynced.discard(self)
+            active = self.segments[-1]
+            first = segment_at(self.segments, max(self.synced_offset, self.start_offset))
+            due = Syncing(
+                target=self.end_offset,
+                segments=self.segments[first:],
+                active=active,
+                position=active.size,
+                behind=[segment for segment in self.segments if segment.index_stale and segment is not active],
+                aborted=self._unsaved_aborted(),
                 clean=clean,
             )
-            checkpoints.hint(self._shelf.disk, self.directory, moved)
-            self._prune_snapshots({target, self._checkpoint.recovery_point})
-            self._checkpoint = moved
+            if checkpoint or self.bytes_since_checkpoint >= _CHECKPOINT_BYTES:
+                self.bytes_since_checkpoint = 0
+                due.checkpoint = True
+                due.snapshot = self.producers.encode() if self.producers else None
+                due.index = active.encode_index() if active.index_stale else None
+            return due
+
+    def sync_failed(self, segment: Segment, error: OSError) -> None:
+        """The file of this segment could not be synced; raises `error` if the segment is still part of the log."""
+        if isinstance(error, FileNotFoundError) and segment not in self.segments:
+            return  # retention was faster
+        self.offline = error
+        raise error
+
+    def end_sync(self, due: Syncing) -> None:
+        """The files are synced: make the names durable too, and remember how far."""
+        self._check_not_abandoned()
+        try:
+            self._save_aborted(due.aborted)
+            self._sync_names()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                self.offline = error
+            self._unsynced.add(self)
+            raise
+        self._check_not_abandoned()
+        self.synced_offset = due.target
+        self._write_ids()
+        for segment in due.behind:
+            segment.store_index(segment.encode_index())
+        if not due.checkpoint:
+            return
+        active = due.active
+        if due.index is not None:
+            active.store_index(due.index)
+        if due.snapshot is not None:
+            self._write_snapshot(due.target, due.snapshot)
+        moved = replace(
+            self._checkpoint,
+            recovery_point=due.target,
+            segment=active.base_offset,
+            position=due.position,
+            first_append_ms=active.first_append_ms,
+            has_producers=due.snapshot is not None,
+            clean=due.clean,
+        )
+        checkpoints.hint(self._shelf.disk, self.directory, moved)
+        self._prune_snapshots({due.target, self._checkpoint.recovery_point})
+        self._checkpoint = moved
 
     def _check_not_abandoned(self) -> None:
         """Before writing names after a wait for the disk: the topic may be deleted, and the folder another topic's."""
         if self.abandoned and self.offline is not None:
             raise self.offline
-
-    def _sync_data(self, segments: tuple[Segment, ...]) -> None:
-        for segment in segments:
-            try:
-                with segment.file as file:
-                    file.sync()
-            except OSError as error:
-                if isinstance(error, FileNotFoundError) and segment not in self.segments:
-                    continue  # retention was faster
-                self.offline = error
-                raise
 
     def _unsaved_aborted(self) -> list[aborted_txns.Unsaved]:
         """Called with the lock held."""

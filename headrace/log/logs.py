@@ -22,6 +22,7 @@ from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
 from headrace.log.durability import DurableLog
 from headrace.log.files import FilePool
+from headrace.log.flushing import Flusher
 from headrace.log.folder import mark_clean
 from headrace.log.group_commit import GroupCommit
 from headrace.log.headroom import Headroom
@@ -39,7 +40,6 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CHECKPOINT_S = 10.0
 CLEANER_BACKOFF_MS: int = BY_NAME["log.cleaner.backoff.ms"].default
 _AT_ONCE = 64  # logs that one step of background work looks at before the event loop has its turn
 _OPENED_AT_ONCE = 32
@@ -64,13 +64,12 @@ class Logs:
         self._headroom = Headroom(disk, folder, upkeep.reserve_bytes)
         self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms, self._headroom)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        self._unsynced: set[DurableLog] = set()
+        self._flusher = Flusher(disk, clock)
         self._commits = GroupCommit(disk)
         self._compactor = Compactor(self._shelf)
         self._uncompactable: set[DurableLog] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._deletion_number = itertools.count()
-        self._checkpointed_s = 0.0
 
     def __iter__(self) -> Iterator[tuple[tuple[str, int], PartitionLog]]:
         return iter(list(self._logs.items()))
@@ -120,14 +119,14 @@ class Logs:
 
     def _open_log(self, directory: Path, config: TopicConfig, now_ms: int) -> PartitionLog:
         loaded = recovery.load(self._shelf, directory, config.index_interval_bytes, now_ms)
-        log = PartitionLog(self._shelf, loaded, config, self._unsynced, now_ms)
+        log = PartitionLog(self._shelf, loaded, config, self._flusher.unsynced, now_ms)
         log.finish_truncation()
         log.load_ids(now_ms)
         if loaded.scanned_bytes and log.offline is None:
             if config.fsync:
                 log.sync()  # what a client may read on such a topic must be on disk
             else:
-                self._unsynced.add(log)
+                self._flusher.unsynced.add(log)
         return log
 
     # -- making and removing ------------------------------------------------------------------------------------------
@@ -145,7 +144,7 @@ class Logs:
             log = self._open_log(directory, config, now_ms)
         else:
             unborn = recovery.unborn(self._shelf, directory, topic_id, config.index_interval_bytes)
-            log = PartitionLog(self._shelf, unborn, config, self._unsynced, now_ms)
+            log = PartitionLog(self._shelf, unborn, config, self._flusher.unsynced, now_ms)
             log.load_ids(now_ms)
         self._logs[topic, partition] = log
         return log
@@ -155,7 +154,7 @@ class Logs:
         log = self._logs.pop((topic, partition), None)
         if log is None:
             return
-        self._unsynced.discard(log)
+        self._flusher.forget(log)
         log.abandon()
         if self._disk.exists(log.directory):
             self._set_aside(log.directory)
@@ -200,27 +199,7 @@ class Logs:
             await self.flush()
 
     async def flush(self) -> None:
-        """Sync what is not; now and then with a checkpoint, which bounds the scan after a crash."""
-        checkpoint = self._clock.monotonic() - self._checkpointed_s >= CHECKPOINT_S
-        if checkpoint:
-            self._checkpointed_s = self._clock.monotonic()
-        waiting = sorted(self._unsynced, key=lambda log: log.directory)
-        halves = [half for half in (waiting[0::2], waiting[1::2]) if half]  # leave threads for those who read
-        await asyncio.gather(*(self._flush(half, checkpoint) for half in halves))
-
-    async def _flush(self, logs: list[DurableLog], checkpoint: bool) -> None:
-        for at in range(0, len(logs), _AT_ONCE):
-            await self._disk.off_loop(self._sync_some, logs[at : at + _AT_ONCE], checkpoint)
-
-    def _sync_some(self, logs: list[DurableLog], checkpoint: bool) -> None:
-        for log in logs:
-            if log.offline is None:
-                try:
-                    log.sync(checkpoint=checkpoint)
-                except OSError as error:
-                    if log.abandoned:
-                        continue  # its topic was deleted meanwhile
-                    _log.error("cannot flush %s: %s", log.directory, error)
+        await self._flusher.flush()
 
     async def _trim_for_ever(self) -> None:
         while True:
@@ -280,7 +259,7 @@ class Logs:
         for log in self._logs.values():
             log.abandon()
         self._logs.clear()
-        self._unsynced.clear()
+        self._flusher.forget_all()
         self._shelf.files.close()
 
     def _close_some(self, logs: list[PartitionLog]) -> None:

@@ -213,7 +213,7 @@ class PartitionLog(TrimmableLog):
                     raise
         except OSError as error:
             raise self._write_failed(error) from error
-        self._bytes_since_checkpoint += len(records)
+        self.bytes_since_checkpoint += len(records)
         self._changed = True
         self._unsynced.add(self)
 

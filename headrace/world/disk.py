@@ -15,9 +15,17 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from headrace.world.warm_buffers import WarmBuffers
+
+if TYPE_CHECKING:
+    from headrace.world._syncing_py import sync_all
+else:
+    try:
+        from headrace.world._syncing import sync_all
+    except ImportError:
+        from headrace.world._syncing_py import sync_all
 
 Buffer = bytes | bytearray | memoryview
 _WARM_BUFFERS = 8  # of a megabyte each, made when they are needed
@@ -78,6 +86,10 @@ class Disk(Protocol):
     def remove_tree(self, path: Path) -> None: ...
 
     def sync_dir(self, path: Path) -> None: ...
+
+    def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
+        """Sync each of these files of this disk, and tell what went wrong with it; the fewer calls the better."""
+        ...
 
     def read_bytes(self, path: Path) -> bytes:
         """The whole file; FileNotFoundError if there is none."""
@@ -167,6 +179,9 @@ class RealFile:
     def sync(self) -> None:
         os.fdatasync(self._fd)
 
+    def fileno(self) -> int:
+        return self._fd
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -207,6 +222,10 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
+        codes = sync_all([cast(RealFile, file).fileno() for file in files])
+        return [OSError(code, os.strerror(code)) if code else None for code in codes]
 
     def read_bytes(self, path: Path) -> bytes:
         return path.read_bytes()

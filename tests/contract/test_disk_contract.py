@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,20 @@ def test_a_lock_is_held_by_one_until_it_is_released(disk: Disk, folder: Path) ->
     again = disk.lock(folder / "lock")
     assert again is not None
     again()
+
+
+def test_many_files_are_synced_in_one_call_and_each_tells_of_its_own_trouble(disk: Disk, folder: Path) -> None:
+    files = [disk.open(folder / name, create=True) for name in "abc"]
+    for file in files:
+        file.append((b"123",))
+    assert disk.sync_files(files) == [None, None, None]
+    assert disk.sync_files([]) == []
+    files[1].close()
+    found = disk.sync_files(files)
+    assert found[0] is None
+    assert found[1] is not None
+    assert found[1].errno == errno.EBADF
+    assert found[2] is None
 
 
 def test_there_is_some_room(disk: Disk, folder: Path) -> None:

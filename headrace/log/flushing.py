@@ -1,0 +1,137 @@
+"""The flush of every second: many logs synced together, and which of them get a checkpoint with it.
+
+A thread that syncs one log after the other takes the interpreter's lock back between any two of them, and the event
+loop, which runs for every request, waits for it each time. Here the files of several logs are synced in one call
+(`Disk.sync_files`), and what follows is done for all of them after that.
+
+A checkpoint bounds what is scanned after a crash. It costs a dozen small calls, so a log that takes little gets one
+seldom: when it has gone without for a while, a few of those at a time, or when there is too much to scan in all.
+
+Owned by logs.py. A thread of this is the only one that takes the sync lock of a log while it holds another's, so nobody
+waits for it in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from headrace.log.durability import DurableLog, Syncing
+from headrace.log.segment import Segment
+from headrace.world.clock import Clock
+from headrace.world.disk import Disk, File
+
+_log = logging.getLogger(__name__)
+
+CHECKPOINT_S = 10.0  # that long a log goes without one, at the least
+CHECKPOINTS_AT_ONCE = 16
+MOST_SCAN_BYTES = 256 << 20  # of all logs, after a crash
+_PER_STEP = 64  # logs, before a thread may serve others
+_TOGETHER = 16  # logs: who waits for the sync of one waits for all of them
+
+Problems = dict[DurableLog, OSError]
+
+
+class Flusher:
+    def __init__(self, disk: Disk, clock: Clock) -> None:
+        self.unsynced: set[DurableLog] = (
+            set()
+        )  # logs enter by themselves when they grow, and leave when they are synced
+        self._disk = disk
+        self._clock = clock
+        self._behind: dict[DurableLog, float] = {}  # without a checkpoint, and since when; the oldest first
+
+    def forget(self, log: DurableLog) -> None:
+        self.unsynced.discard(log)
+        self._behind.pop(log, None)
+
+    def forget_all(self) -> None:
+        self.unsynced.clear()
+        self._behind.clear()
+
+    async def flush(self) -> None:
+        """Sync what is not."""
+        now_s = self._clock.monotonic()
+        for log in sorted(self.unsynced, key=_by_name):
+            self._behind.setdefault(log, now_s)
+        checkpoints = to_checkpoint(self._behind, now_s)
+        for log in checkpoints:
+            del self._behind[log]
+        logs = sorted(self.unsynced.union(checkpoints), key=_by_name)
+        halves = [half for half in (logs[0::2], logs[1::2]) if half]  # leave threads for those who read
+        await asyncio.gather(*(self._flush(half, checkpoints) for half in halves))
+
+    async def _flush(self, logs: Sequence[DurableLog], checkpoints: set[DurableLog]) -> None:
+        for at in range(0, len(logs), _PER_STEP):
+            await self._disk.off_loop(self._sync, logs[at : at + _PER_STEP], checkpoints)
+
+    def _sync(self, logs: Sequence[DurableLog], checkpoints: set[DurableLog]) -> None:
+        healthy = [log for log in logs if log.offline is None]
+        for log, error in sync_all(self._disk, healthy, checkpoints).items():
+            if not log.abandoned:  # else its topic was deleted meanwhile
+                _log.error("cannot flush %s: %s", log.directory, error)
+
+
+def _by_name(log: DurableLog) -> str:
+    return log.directory.name
+
+
+def to_checkpoint(behind: Mapping[DurableLog, float], now_s: float) -> set[DurableLog]:
+    """Those that have gone without for longest, and as many of the largest as have too much to scan together."""
+    old = [log for log, since_s in behind.items() if now_s - since_s >= CHECKPOINT_S]
+    chosen = set(old[:CHECKPOINTS_AT_ONCE])
+    rest = sorted((log for log in behind if log not in chosen), key=lambda log: log.bytes_since_checkpoint)
+    scan_bytes = sum(log.bytes_since_checkpoint for log in rest)
+    while scan_bytes > MOST_SCAN_BYTES:
+        largest = rest.pop()
+        scan_bytes -= largest.bytes_since_checkpoint
+        chosen.add(largest)
+    return chosen
+
+
+def sync_all(disk: Disk, logs: Sequence[DurableLog], checkpoints: set[DurableLog]) -> Problems:
+    """Sync these logs, some of them with a checkpoint; tells which could not be, and why. Blocks."""
+    problems: Problems = {}
+    together = [log for log in logs if not log.config.fsync]
+    for at in range(0, len(together), _TOGETHER):
+        _sync_together(disk, together[at : at + _TOGETHER], checkpoints, problems)
+    for log in logs:
+        if log.config.fsync:  # somebody may wait for just this one
+            with _noted(problems, log):
+                log.sync(checkpoint=log in checkpoints)
+    return problems
+
+
+def _sync_together(disk: Disk, logs: Sequence[DurableLog], checkpoints: set[DurableLog], problems: Problems) -> None:
+    begun: list[tuple[DurableLog, Syncing]] = []
+    places: list[tuple[DurableLog, Segment]] = []
+    files: list[File] = []
+    with ExitStack() as held:
+        for log in logs:
+            with _noted(problems, log):
+                due = held.enter_context(log.syncing(checkpoint=log in checkpoints))
+                begun.append((log, due))
+                for segment in due.segments:
+                    try:
+                        files.append(held.enter_context(segment.file))
+                        places.append((log, segment))
+                    except OSError as error:
+                        log.sync_failed(segment, error)
+        for (log, segment), problem in zip(places, disk.sync_files(files), strict=True):
+            if problem is not None:
+                with _noted(problems, log):
+                    log.sync_failed(segment, problem)
+        for log, due in begun:
+            if log not in problems:
+                with _noted(problems, log):
+                    log.end_sync(due)
+
+
+@contextmanager
+def _noted(problems: Problems, log: DurableLog) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problems[log] = error
