@@ -26,6 +26,9 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from headrace.log.aborted_txns import EndedTxn
 from headrace.wire.batches import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 from headrace.wire.checksum import crc32c
@@ -44,7 +47,7 @@ _MAGIC = b"HRPS"
 _VERSION = 2
 
 
-class Written(NamedTuple):
+class Written(Struct, frozen=True, gc=False):
     """One batch that is in the log."""
 
     first_sequence: int
@@ -248,7 +251,7 @@ class ProducerStates:
                     len(producer.batches),
                 )
             )
-            parts.extend(_BATCH.pack(*written) for written in producer.batches)
+            parts.extend(_BATCH.pack(*astuple(written)) for written in producer.batches)
         parts.extend(_ENDED.pack(*ended) for ended in self.ended)
         body = b"".join(parts)
         return body + struct.pack(">I", crc32c(body))
