@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 from dataclasses import MISSING, Field, fields
 from functools import cache
-from importlib import import_module
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from kio.schema.index import api_key_map, schema_name_map
 from msgspec import Struct
+
+from headrace.wire import schema_modules
 
 FIXED = {
     "int8": "b",
@@ -72,7 +73,7 @@ def api_name(api_key: int) -> str:
 @cache
 def entity_of(api_key: int, version: int, direction: str) -> type:
     """kio's class of this "request" or "response"."""
-    module = import_module(f"kio.schema.{api_key_map[api_key]}.v{version}.{direction}")
+    module = schema_modules.load(f"kio.schema.{api_key_map[api_key]}.v{version}.{direction}")
     for value in vars(module).values():
         kind = getattr(value, "__type__", None)
         if kind is not None and kind.name == direction:

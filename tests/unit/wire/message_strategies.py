@@ -6,6 +6,7 @@ import struct
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from hypothesis import strategies as st
@@ -71,10 +72,15 @@ def messages(api_key: int, version: int, direction: str) -> st.SearchStrategy[Me
     return messages_of(entity_of(api_key, version, direction))
 
 
+def kios_own(entity: type) -> type:
+    """The class as kio has it, with all its methods, for one that schema_modules.py has loaded."""
+    return getattr(import_module(entity.__module__), entity.__name__)  # type: ignore[no-any-return]
+
+
 def to_kio(entity: type, message: Message) -> Any:
     """The same message as an object of kio's class."""
     pairs = zip(fields(entity), slots_of(entity), strict=True)
-    return entity(**{field.name: _value_to_kio(slot, getattr(message, slot.name)) for field, slot in pairs})
+    return kios_own(entity)(**{field.name: _value_to_kio(slot, getattr(message, slot.name)) for field, slot in pairs})
 
 
 def _value_to_kio(slot: Slot, value: Any) -> Any:

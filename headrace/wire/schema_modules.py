@@ -1,0 +1,55 @@
+"""kio's schema modules, loaded without what only kio's own codec needs.
+
+kio has a frozen dataclass for every part of every version of every message. Making one takes a millisecond, nearly all
+of it for methods that are written as text and compiled; and a package of kio's loads requests and responses together.
+headrace only looks at the fields (schemas.py). So the code of a module is run here with a `dataclass` that makes no
+methods: a tenth of the time, which the first request of every API and version would wait for.
+
+The classes are this module's own: kio's, where somebody imports them, are others.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import kio.schema
+
+_FOLDER = Path(kio.schema.__path__[0])
+_SCHEMAS = f"{kio.schema.__name__}."
+
+_fields_only = dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)
+_dataclasses = SimpleNamespace(field=dataclasses.field, dataclass=lambda **_: _fields_only)
+
+
+@cache
+def load(name: str) -> ModuleType:
+    """One module of kio.schema by its full name."""
+    path = _FOLDER.joinpath(*name.removeprefix(_SCHEMAS).split(".")).with_suffix(".py")
+    code = SourceFileLoader(name, str(path)).get_code(name)
+    assert code is not None, f"no code in {path}"
+    module = ModuleType(name)
+    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
+    exec(code, module.__dict__)
+    return module
+
+
+def _import(
+    name: str,
+    globals: Mapping[str, Any] | None = None,
+    locals: Mapping[str, Any] | None = None,
+    fromlist: Sequence[str] = (),
+    level: int = 0,
+) -> Any:
+    """What stands behind `import` in those modules: the dataclasses of above, and other schemas in the same way."""
+    if name == "dataclasses":
+        return _dataclasses
+    if name.startswith(_SCHEMAS) and name.count(".") > 2:  # not kio.schema.types and the like, which are shared
+        return load(name)
+    return builtins.__import__(name, globals, locals, fromlist, level)
