@@ -12,7 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from headrace.api.contract import Peer, Request
-from headrace.api.metadata import AddressOf
+from headrace.api.known_brokers import AddressOf
 from headrace.api.setting_entries import (
     Entry,
     all_brokers_entries,

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headrace.api.contract import Peer, Reply, Request
+from headrace.api.known_brokers import AddressOf
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.runtime import partition_for
-from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerImage
+from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
@@ -28,8 +29,6 @@ TOPICS = {0: GROUP_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 _OTHER_KINDS = {2: "share groups"}
 _ELECTION_S = 1.0  # not more: what the client asks next on this connection waits, too
 _LOOK_S = 0.1
-
-AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
 
 
 class FindCoordinator:

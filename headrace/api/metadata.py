@@ -5,21 +5,21 @@
 - A topic that is not there is made, if the request (v4 on) and `auto.create.topics.enable` both allow it; the answer
   waits until it has a leader. Internal topics are made by those who need them, never by asking.
 - What a client may do (v8 on; of the cluster up to v10) is told if it asks: everything.
-- A broker's address depends on the connection: see `address_of`.
+- Which brokers are told of, and at which address, depends on the connection: see `known_brokers`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from typing import Protocol
 
 from headrace.api.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED_FOR
-from headrace.api.contract import Peer, Reply, Request
+from headrace.api.contract import Reply, Request
+from headrace.api.known_brokers import KnownBrokers
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
-from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from headrace.model.names import topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -35,8 +35,6 @@ _ASK_AGAIN = {
 
 _NULL_NAMES = 12  # from this version on a topic that is known by its id alone has none
 
-AddressOf = Callable[[Peer, BrokerImage], tuple[str, int]]
-
 
 class TopicMaker(Protocol):
     def create_topic(self, new: NewTopic) -> asyncio.Future[TopicImage]:
@@ -45,10 +43,10 @@ class TopicMaker(Protocol):
 
 
 class Metadata:
-    def __init__(self, view: ClusterView, maker: TopicMaker, address_of: AddressOf, auto_create: bool) -> None:
+    def __init__(self, view: ClusterView, maker: TopicMaker, brokers: KnownBrokers, auto_create: bool) -> None:
         self._view = view
         self._maker = maker
-        self._address_of = address_of
+        self._brokers = brokers
         self._auto_create = auto_create
         self._making: dict[
             str, asyncio.Future[TopicImage]
@@ -103,23 +101,21 @@ class Metadata:
         return self._response(request, topics)
 
     def _response(self, request: Request, topics: list[Message]) -> Message:
-        image = self._view.image
         if request.body.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = ALL_OF_A_TOPIC
         return Message(
-            brokers=[self._broker(request.peer, broker) for broker in image.brokers.values()],
-            cluster_id=image.cluster_id,
-            controller_id=image.controller_for_clients,
+            brokers=[
+                Message(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
+                for broker in self._brokers.told_to(request.peer)
+            ],
+            cluster_id=self._view.image.cluster_id,
+            controller_id=self._brokers.controller_id,
             topics=topics,
             cluster_authorized_operations=(
                 ALL_OF_THE_CLUSTER if request.body.include_cluster_authorized_operations else NOT_ASKED_FOR
             ),
         )
-
-    def _broker(self, peer: Peer, broker: BrokerImage) -> Message:
-        host, port = self._address_of(peer, broker)
-        return Message(node_id=broker.id, host=host, port=port, rack=broker.rack)
 
 
 def _asked_topic(asked: Message, image: ClusterImage, refused: dict[str, ErrorCode]) -> Message:

@@ -41,6 +41,7 @@ from headrace.api.heartbeat import Heartbeat
 from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.api.init_producer_id import InitProducerId
 from headrace.api.join_group import JoinGroup
+from headrace.api.known_brokers import KnownBrokers
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.leave_group import LeaveGroup
 from headrace.api.list_config_resources import ListConfigResources
@@ -118,8 +119,8 @@ class Rooms(Struct, frozen=True):
 
     def address_of(self, peer: Peer, broker: BrokerImage) -> tuple[str, int]:
         """Where a client should connect: this broker at the address it already reached, unless told otherwise."""
-        if broker.id == self.config.broker_id and self.advertise is None:
-            return peer.local_host, peer.local_port
+        if broker.id == self.config.broker_id:
+            return self.advertise or (peer.local_host, peer.local_port)
         return broker.host, broker.port
 
 
@@ -137,6 +138,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         return rooms.ensure_internal_topic(GROUP_OFFSETS_TOPIC)
 
     hints = LeaderHints(rooms.image, rooms.address_of)
+    brokers = KnownBrokers(rooms.view, rooms.address_of, config.broker_id)
     produce = Produce(host, hints, clock, TransactionalProduce(entry))
     fetch = Fetch(host, sessions, clock, entropy, disk.off_loop, config.fetch_max_bytes, hints)
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
@@ -144,7 +146,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
         Api(1, "Fetch", 4, 18, fetch),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
-        Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, rooms.address_of, config.auto_create_topics)),
+        Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, brokers, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),
         Api(9, "OffsetFetch", 1, 10, OffsetFetch(groups, rooms)),
         Api(
@@ -182,7 +184,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments(rooms.view)),
         Api(47, "OffsetDelete", 0, 0, OffsetDelete(groups, rooms)),
         Api(57, "UpdateFeatures", 0, 2, UpdateFeatures(FEATURES)),
-        Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, rooms.address_of)),
+        Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, brokers)),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, ConsumerGroupHeartbeat(groups)),
         Api(69, "ConsumerGroupDescribe", 0, 1, ConsumerGroupDescribe(groups, rooms)),
         Api(61, "DescribeProducers", 0, 0, DescribeProducers(host)),

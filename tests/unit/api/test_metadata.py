@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions
+from headrace.api.known_brokers import KnownBrokers
 from headrace.api.metadata import Metadata
 from headrace.cluster.topic_changes import NewTopic
 from headrace.model.image import TopicImage
@@ -28,8 +29,12 @@ def operations(bits: int) -> set[int]:
     return {number for number in range(31) if bits & 1 << number}
 
 
+def brokers(room: AdminRoom) -> KnownBrokers:
+    return KnownBrokers(room.view, address_of, BROKER_ID)
+
+
 def metadata(room: AdminRoom, auto_create: bool = True) -> Metadata:
-    return Metadata(room.view, room.controller, address_of, auto_create)
+    return Metadata(room.view, room.controller, brokers(room), auto_create)
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -70,7 +75,7 @@ def test_a_client_that_asks_what_it_may_do_hears_everything(tmp_path: Path, vers
         if version <= 10:
             assert operations(answer.cluster_authorized_operations) == OF_THE_CLUSTER
 
-        cluster = DescribeCluster(room.view, address_of)
+        cluster = DescribeCluster(room.view, brokers(room))
         told = await ask(cluster, DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=True, endpoint_type=1)
         assert operations(told.cluster_authorized_operations) == OF_THE_CLUSTER
         silent = await ask(cluster, DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=1)
@@ -171,7 +176,7 @@ def test_a_client_asks_again_for_a_topic_that_could_not_be_made_just_now(tmp_pat
             return refused
 
     async def story(room: AdminRoom) -> None:
-        handler = Metadata(room.view, NobodyThere(), address_of, True)
+        handler = Metadata(room.view, NobodyThere(), brokers(room), True)
         answer = await ask(handler, METADATA, 9, topics=[Message(name="new")])
         assert answer.topics[0].error_code == ErrorCode.leader_not_available
 
@@ -196,7 +201,7 @@ def test_names_that_no_topic_can_have_and_internal_ones_are_not_made(tmp_path: P
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_described(tmp_path: Path, version: int) -> None:
     async def story(room: AdminRoom) -> None:
-        handler = DescribeCluster(room.view, address_of)
+        handler = DescribeCluster(room.view, brokers(room))
         answer = await ask(handler, DESCRIBE_CLUSTER, version)
         assert [(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers] == [(1, "127.0.0.1", 9092, "rack-a")]
         assert (answer.cluster_id, answer.controller_id) == (room.view.image.cluster_id, 1)
@@ -268,6 +273,23 @@ def test_clients_are_told_of_a_live_broker_while_there_is_no_controller(tmp_path
             room.view.publish(replace(room.view.image, controller_id=gone))
             answer = await ask(metadata(room), METADATA, 12, topics=[], allow_auto_topic_creation=False)
             assert answer.controller_id == BROKER_ID
+
+    tell(tmp_path, story)
+
+
+def test_a_broker_that_sees_none_registered_tells_of_itself(tmp_path: Path) -> None:
+    """A librdkafka that is told of topics and no brokers gives up all of its connections, and may never ask again."""
+
+    async def story(room: AdminRoom) -> None:
+        await room.controller.create_topic(NewTopic("a"))
+        room.view.publish(replace(room.view.image, brokers={}, controller_id=-1))
+        answer = await ask(metadata(room), METADATA, 12, topics=[Message(name="a")])
+        assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
+            (BROKER_ID, "127.0.0.1", 9092)
+        ]
+        assert answer.controller_id == BROKER_ID
+        described = await ask(DescribeCluster(room.view, brokers(room)), DESCRIBE_CLUSTER, 1, endpoint_type=1)
+        assert ([broker.broker_id for broker in described.brokers], described.controller_id) == ([BROKER_ID], BROKER_ID)
 
     tell(tmp_path, story)
 
