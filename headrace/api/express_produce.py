@@ -19,6 +19,7 @@ import uuid
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
+from headrace.wire.batches import Buffer
 from headrace.wire.errors import KafkaError
 
 _FIXED_HEAD = struct.Struct(">hhiih")  # no transactional id, acks, timeout, one topic, its name's length
@@ -37,7 +38,7 @@ class ExpressProduce:
     def __init__(self, host: ReplicaHost) -> None:
         self._host = host
 
-    def __call__(self, frame: memoryview, version: int, at: int, correlation_id: int) -> bytes | None:
+    def __call__(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
         """The whole reply; None if this request must take the full path."""
         try:
             if version >= 9:
@@ -46,7 +47,7 @@ class ExpressProduce:
         except (KafkaError, struct.error, IndexError, UnicodeDecodeError):
             return None
 
-    def _fixed(self, frame: memoryview, version: int, at: int, correlation_id: int) -> bytes | None:
+    def _fixed(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
         transactional, acks, _, topics, size = _FIXED_HEAD.unpack_from(frame, at)
         name_at = at + 12
         at += 14 + size
@@ -66,9 +67,9 @@ class ExpressProduce:
             answer += b"\x00\x00\x00\x00\xff\xff"  # no record errors, no message
         name = frame[name_at : name_at + 2 + size]
         body = b"".join((b"\x00\x00\x00\x01", name, b"\x00\x00\x00\x01", answer, _NO_THROTTLE))
-        return _REPLY_HEAD.pack(4 + len(body), correlation_id) + body
+        return [_REPLY_HEAD.pack(4 + len(body), correlation_id) + body]
 
-    def _compact(self, frame: memoryview, version: int, at: int, correlation_id: int) -> bytes | None:
+    def _compact(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
         transactional, acks, _, topics = _COMPACT_HEAD.unpack_from(frame, at)
         name_at = at + 8
         if transactional or topics != _ONE or (frame[name_at] >= 0x80 and version < 13):
@@ -98,7 +99,7 @@ class ExpressProduce:
         name = frame[name_at:name_end]
         # No tags in the header; one topic; one partition; no record errors, no message, no tags; no tags; throttle.
         body = b"".join((b"\x00\x02", name, b"\x02", answer, b"\x01\x00\x00\x00", _NO_THROTTLE, b"\x00"))
-        return _REPLY_HEAD.pack(4 + len(body), correlation_id) + body
+        return [_REPLY_HEAD.pack(4 + len(body), correlation_id) + body]
 
 
 def _answers_at_once(partition: Partition, acks: int) -> bool:

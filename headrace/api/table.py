@@ -33,6 +33,7 @@ from headrace.api.describe_topic_partitions import DescribeTopicPartitions
 from headrace.api.describe_transactions import DescribeTransactions
 from headrace.api.elect_leaders import ElectLeaders
 from headrace.api.end_txn import EndTxn
+from headrace.api.express_fetch import ExpressFetch
 from headrace.api.express_produce import ExpressProduce
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
@@ -69,6 +70,7 @@ from headrace.coordinators.transactions.coordinator import TransactionCoordinato
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
 from headrace.replicas.host import ReplicaHost
+from headrace.wire.batches import Buffer
 from headrace.wire.messages import Message
 from headrace.world.world import World
 
@@ -78,7 +80,7 @@ FEATURES = {"group.version": 1, "transaction.version": 2}
 
 
 # (frame, version, where the body begins, correlation id) -> the whole reply, or None: the handler must do it
-Express = Callable[[memoryview, int, int, int], bytes | None]
+Express = Callable[[memoryview, int, int, int], list[Buffer] | None]
 
 
 class Api(Struct, frozen=True):
@@ -144,7 +146,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
     apis = [
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
-        Api(1, "Fetch", 4, 18, fetch),
+        Api(1, "Fetch", 4, 18, fetch, express=ExpressFetch(host, config.fetch_max_bytes)),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
         Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, brokers, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),

@@ -41,7 +41,7 @@ class Dispatcher:
             done = api.express(frame, version, at, correlation_id)
             if done is not None:
                 self._seen.note(api_key, self._monotonic() - started)
-                return [done]
+                return done
         body = decode_request(api_key, version, frame, at)
         reply = api.handler(Request(api_key, version, client_id, body, peer))
         if reply is None:

@@ -89,7 +89,7 @@ def test_the_usual_request_is_answered_as_by_the_full_path(version: int, name: s
         assert len(name) >= 127, "only a very long name needs the full path"
         return
     assert partition.appended == [records]
-    assert reply == full_reply(version, name)
+    assert reply == [full_reply(version, name)]
 
 
 def unusual() -> Iterator[tuple[str, Message]]:
