@@ -224,6 +224,25 @@ def test_replies_of_several_connections_leave_when_all_their_requests_are_handle
     assert asyncio.run(story()) == [b"reply", b"reply"]
 
 
+def test_a_client_that_is_alone_gets_its_replies_at_once() -> None:
+    async def story() -> None:
+        keeper, wires = Keeper(), [Wire(), Wire()]
+        alone, other = (Connection(lambda frame, peer: [b"reply"], keeper) for _ in wires)  # type: ignore[arg-type]
+        alone.connection_made(wires[0])
+        other.connection_made(wires[1])
+        feed(alone, framed([b"request!"]), [48])
+        await asyncio.sleep(0)
+        feed(alone, framed([b"request!"]), [48])
+        assert wires[0].written == b"replyreply"
+        feed(other, framed([b"request!"]), [48])
+        feed(alone, framed([b"request!"]), [48])
+        assert (wires[0].written, wires[1].written) == (b"replyreply", b""), "there are two now"
+        await asyncio.sleep(0)
+        assert (wires[0].written, wires[1].written) == (b"replyreplyreply", b"reply")
+
+    asyncio.run(story())
+
+
 def test_a_connection_that_cannot_be_written_to_holds_back_no_other() -> None:
     class Broken(Wire):
         def writelines(self, chunks: list[Buffer]) -> None:  # type: ignore[override]
