@@ -28,6 +28,13 @@ _ALIASES = {
 }
 
 
+# librdkafka 2.10 to 2.16 may wait for ever in send_offsets_to_transaction, whatever its timeout: for a coordinator that
+# it remembers and that has left the cluster (its issues 5456 and 5511), or after all brokers were away for a moment,
+# when it begins anew with the bootstrap servers. It looks again when any of its connections comes or goes. So it does
+# not begin anew, and gives up connections that it has no use for.
+TRANSACTION_GUARDS: Mapping[str, Any] = {"metadata.recovery.strategy": "none", "connections.max.idle.ms": 10_000}
+
+
 def producer_settings(
     bootstrap: str, delivery: str, profile: str, transactional_id: str | None, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -47,7 +54,7 @@ def producer_settings(
         **_chosen(PRODUCER_PROFILES, profile, "profile"),
     }
     if transactional_id:
-        own["transactional.id"] = transactional_id
+        own |= {"transactional.id": transactional_id, **TRANSACTION_GUARDS}
     return _merged(bootstrap, own, terms, delivery, overrides)
 
 
@@ -82,9 +89,6 @@ def _merged(
         "bootstrap.servers": bootstrap,
         "client.id": "headrace-sdk",
         "logger": CLIENT_LOG,
-        # librdkafka 2.11 to 2.16 forgets its coordinators when all brokers are away a moment, and then waits for ever
-        # in send_offsets_to_transaction; without this it goes on asking the brokers it knows.
-        "metadata.recovery.strategy": "none",
         **own,
         **terms.preferred,
         **asked,

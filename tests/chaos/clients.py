@@ -1,7 +1,8 @@
 """What works on a cluster while it suffers: recorded confluent-kafka clients, each in a thread of its own.
 
 Producers, members of a group and an exactly-once pipe. A client that ends of a fatal error begins anew under the next
-session's name, as a process that is started again; that is no failure of the cluster. Threads end when `stop` is set.
+session's name, as a process that is started again; that is no failure of the cluster. The pipe has the settings with
+which the SDK keeps librdkafka from waiting for ever. Threads end when `stop` is set.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from headrace.sdk.settings import TRANSACTION_GUARDS
 from sim.history.recorder import Recorder
 from tests.recorded_clients import RecordedConsumer, RecordedProducer, RecordedTransactions
 
@@ -98,8 +100,9 @@ class Clients:
 
     def _pipe(self, proc: str) -> None:
         with _closing(self._pipe_reader(proc)) as reader:
+            guards = {name.replace(".", "_"): value for name, value in TRANSACTION_GUARDS.items()}
             writer = RecordedTransactions(
-                self._recorder, f"{proc}/out", self._bootstrap, "pipe", transaction_timeout_ms=20_000
+                self._recorder, f"{proc}/out", self._bootstrap, "pipe", transaction_timeout_ms=20_000, **guards
             )
             try:
                 writer.init()

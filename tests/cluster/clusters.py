@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.cli.local_cluster import BrokerProcess
@@ -106,16 +106,32 @@ class Cluster:
         return True
 
     def wait_until_in_sync(self, topic: str) -> None:
-        """As every broker sees it: one that was away may still show what was before."""
+        def in_sync(state: Any) -> bool:
+            return sorted(state.isrs) == sorted(state.replicas) and state.leader > 0
+
+        self._wait_for_partitions(f"all replicas of {topic} in sync", topic, in_sync)
+
+    def _wait_for_partitions(self, what: str, topic: str, holds: Callable[[Any], bool]) -> None:
+        """As every broker sees them: one that was away may still show what was before."""
 
         def look() -> bool:
             return all(
-                sorted(state.isrs) == sorted(state.replicas) and state.leader > 0
+                holds(state)
                 for number in self.brokers
                 for state in self.admin(number).list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions.values()
             )
 
-        until(f"all replicas of {topic} in sync", look, PATIENCE_S, pause_s=0.2)
+        until(what, look, PATIENCE_S, pause_s=0.2)
+
+    def spread_leaders(self, topic: str) -> None:
+        """To where they were at first: after other tests one broker may lead all partitions."""
+        self.wait_until_in_sync(topic)
+        places = [TopicPartition(topic, number) for number in self.metadata(topic).topics[topic].partitions]
+        admin = self.admin()  # it must live until it has its answer
+        admin.elect_leaders(ElectionType.PREFERRED, places).result(PATIENCE_S)
+        self._wait_for_partitions(
+            f"the preferred leaders of {topic}", topic, lambda state: state.leader == state.replicas[0]
+        )
 
     def restart(self, number: int) -> None:
         self.brokers[number].start()
