@@ -39,8 +39,10 @@ class Sizes:
         return kinds(self.scale)
 
     def short_warm_up(self) -> Sequence[Kind]:
-        """A fixed number of messages: enough for imports, first connections and the JVM's first compiler."""
-        return [replace(kind, messages=min(self.warm_messages, kind.messages)) for kind in self.work()]
+        """A fixed number of messages: enough for imports, first connections and the JVM's first compiler. What is to be
+        read is read once to its end, so that the memory it passes through has been used before."""
+        few = self.warm_messages
+        return [kind if kind.reads else replace(kind, messages=min(few, kind.messages)) for kind in self.work()]
 
     def thorough_warm_up(self) -> Sequence[Kind]:
         """Whole rounds: the JVM's last compiler has had its time."""

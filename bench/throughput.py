@@ -8,11 +8,10 @@ far goes to disk, so that no peer pays for the other's dirty pages.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench import topics
+from bench import memory, topics
 from bench.figures import MIB, Samples
 from bench.lag import LagWatch
 from bench.load import Generator, Order, Work
@@ -72,7 +71,7 @@ class Throughput:
     def round(self, peers: Sequence[Peer]) -> None:
         for kind in self._work:
             for peer in peers:
-                os.sync()
+                memory.settle()
                 with peer.awake(), self._lag.stretch(peer):
                     self._measure(peer, kind)
         for peer in peers:
