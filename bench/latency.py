@@ -5,6 +5,7 @@ messages; the table shows the median of the rounds. acks=1 and linger 0, so noth
 
 librdkafka hands each message from one thread to another and back, and on a quiet machine those wake-ups are most of the
 time. So the same is measured over a bare socket too: one request is sent, one reply is read, and nothing else is in it.
+And the same on a server that only writes and answers: below that no broker gets on this machine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench import frames, topics
 from bench.figures import Samples, percentile
@@ -21,6 +23,7 @@ from bench.peers import HOST, Peer
 from bench.processes import cpu_seconds
 
 TOPIC = "bench-latency"
+ECHO = "a plain echo"
 MESSAGE_BYTES = 100
 WARM_UP = 200
 PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("p999", 99.9))
@@ -29,8 +32,8 @@ PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("p999", 99.9))
 class Latency:
     """Round trips of single messages on all peers."""
 
-    def __init__(self, generator: Generator, samples: Samples, lag: LagWatch) -> None:
-        self._generator, self._samples, self._lag = generator, samples, lag
+    def __init__(self, generator: Generator, samples: Samples, lag: LagWatch, folder: Path) -> None:
+        self._generator, self._samples, self._lag, self._folder = generator, samples, lag, folder
 
     def prepare(self, peers: Sequence[Peer], messages: int) -> None:
         for peer in peers:
@@ -45,13 +48,15 @@ class Latency:
                 before = cpu_seconds(peer.pid)
                 acknowledged = self._generator.acknowledgement_seconds(peer, _order(messages))
                 self._samples.add("ack.cpu", peer.name, (cpu_seconds(peer.pid) - before) / messages * 1e6)
-                self._add("ack", peer, acknowledged)
-                self._add("end", peer, self._generator.end_to_end_seconds(peer, _order(messages)))
-                self._add("bare", peer, bare_seconds(peer.port, messages))
+                self._add("ack", peer.name, acknowledged)
+                self._add("end", peer.name, self._generator.end_to_end_seconds(peer, _order(messages)))
+                self._add("bare", peer.name, bare_seconds(peer.port, messages))
+        with self._generator.echo(self._folder) as port:
+            self._add("bare", ECHO, bare_seconds(port, messages))
 
-    def _add(self, metric: str, peer: Peer, seconds: list[float]) -> None:
+    def _add(self, metric: str, peer: str, seconds: list[float]) -> None:
         for label, percent in PERCENTILES:
-            self._samples.add(f"{metric}.{label}", peer.name, percentile(seconds, percent) * 1000)
+            self._samples.add(f"{metric}.{label}", peer, percentile(seconds, percent) * 1000)
 
 
 def bare_seconds(port: int, messages: int) -> list[float]:

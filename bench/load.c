@@ -8,14 +8,21 @@
  *   load consume    ...   CLIENTS consumers read COUNT messages from offset 0 on
  *   load ack        ...   one message at a time: time from the call to the acknowledgement, in nanoseconds
  *   load end-to-end ...   one message at a time: time from the call until a consumer has it, in nanoseconds
+ *   load echo FILE SECONDS  the broker that costs nothing: prints its port, then appends what comes in on one connection
+ *                         to FILE, and answers each piece of it with zeros
  *
  * name=value is any librdkafka setting, for the consumer in `consume`, else for the producer. After SECONDS the program ends itself, whatever the broker does, so no loop here is unbounded. */
 #include "rdkafka_abi.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -335,7 +342,31 @@ static void end_to_end(const struct order *order) {
     free(payload);
 }
 
+/* What a round trip takes on this machine whatever the broker does: read, write to the page cache, answer. */
+static void echo(const char *path) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int door = socket(AF_INET, SOCK_STREAM, 0), file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600), on = 1;
+    char data[65536], answer[64] = {0};
+
+    if (door < 0 || file < 0 || bind(door, (void *)&address, size) != 0 || listen(door, 1) != 0 ||
+        getsockname(door, (void *)&address, &size) != 0)
+        die("echo", strerror(errno));
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    int client = accept(door, NULL, NULL);
+    setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    for (ssize_t got; (got = recv(client, data, sizeof data, 0)) > 0;)
+        if (write(file, data, (size_t)got) != got || send(client, answer, sizeof answer, MSG_NOSIGNAL) < 0)
+            die("echo", strerror(errno));
+}
+
 int main(int argc, char **argv) {
+    if (argc == 4 && !strcmp(argv[1], "echo")) {
+        alarm((unsigned)atoi(argv[3]));
+        echo(argv[2]);
+        return 0;
+    }
     if (argc == 2 && !strcmp(argv[1], "version")) {
         printf("%s\n", rd_kafka_version_str());
         return 0;

@@ -7,12 +7,13 @@ that most of the world uses, and a C compiler is all that must be on the machine
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -90,6 +91,17 @@ class Generator:
     def end_to_end_seconds(self, peer: Target, order: Order) -> list[float]:
         """One message at a time: seconds from the call until a waiting consumer has it."""
         return self._times("end-to-end", peer, order)
+
+    @contextlib.contextmanager
+    def echo(self, folder: Path) -> Iterator[int]:
+        """The port of a server that does the least that a broker must: it writes what comes, and answers."""
+        process = self._children.start([str(self._program), "echo", str(folder / "echo"), str(RUN_SECONDS)], piped=True)
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            self._children.stop(process, seconds=1.0)
+            (folder / "echo").unlink(missing_ok=True)
 
     def _work(self, mode: str, peer: Target, order: Order) -> Work:
         out, cpu_seconds = self._run(mode, peer, order)

@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.disk import FILE
 from bench.figures import Samples
 from bench.goals import CHAPTERS, Goal, Metric, titled
+from bench.latency import ECHO
 from bench.peers import FLUSH_MS
 
 OURS, THEIRS = "headrace", "Apache Kafka"
@@ -81,6 +82,16 @@ def disk_line(samples: Samples) -> str | None:
     return (
         f"A plain file on the same disk: write {write} into the page cache, {synced} with fsync; "
         f"read {read} from the page cache, {cold} from the disk."
+    )
+
+
+def echo_line(samples: Samples) -> str | None:
+    p50, p99 = (samples.median(f"bare.{label}", ECHO) for label in ("p50", "p99"))
+    if p50 is None or p99 is None:
+        return None
+    return (
+        f"A server in C that only writes and answers, over a bare socket: p50 {p50 * 1000:.0f} µs, "
+        f"p99 {p99 * 1000:.0f} µs; no broker gets below that on this machine without keeping its cores awake."
     )
 
 
@@ -212,8 +223,8 @@ def _introduction(about: Circumstances) -> str:
 
 
 def _afterwords(samples: Samples, about: Circumstances) -> list[str]:
-    disk = disk_line(samples)
-    return [*([disk] if disk else []), *ceiling_lines(samples, about.cores), *about.remarks]
+    lines = [line for line in (disk_line(samples), echo_line(samples)) if line is not None]
+    return [*lines, *ceiling_lines(samples, about.cores), *about.remarks]
 
 
 def _markdown_table(headings: Sequence[str], body: Sequence[Row]) -> list[str]:
