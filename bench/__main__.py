@@ -66,7 +66,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="headrace beside Apache Kafka, in one run")
     parser.add_argument("--only", type=_sections, default=SECTIONS, help=f"a comma list of {', '.join(SECTIONS)}")
-    parser.add_argument("--rounds", type=int, help="rounds per measurement (default 3, quick 1)")
+    parser.add_argument("--rounds", type=int, help="rounds per measurement (default 5, quick 1)")
     parser.add_argument("--quick", action="store_true", help="one round on small sizes, about five minutes")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--fresh", action="store_true", help="start both brokers anew for each round (the default)")
@@ -75,7 +75,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
     parser.add_argument("--folder", type=Path, default=CACHE, help="where data goes while it runs: the disk to measure")
     options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 3)
+    options.rounds = options.rounds or (1 if options.quick else 5)
     return options
 
 

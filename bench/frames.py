@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 import crc32c
 
@@ -34,10 +35,15 @@ def metadata(correlation: int, topic: str) -> bytes:
     return _frame(METADATA, 1, correlation, struct.pack(">i", 1) + _string(topic))
 
 
-def produce(correlation: int, topic: str, partition: int, batch: bytes) -> bytes:
-    """Produce 7 with acks=1: no transactional id, acks, timeout, then one topic with one partition."""
-    head = struct.pack(">hhii", -1, 1, 30_000, 1) + _string(topic)
+def produce(correlation: int, topic: str, partition: int, batch: bytes, acks: int = 1) -> bytes:
+    """Produce 7: no transactional id, acks, timeout, then one topic with one partition."""
+    head = struct.pack(">hhii", -1, acks, 30_000, 1) + _string(topic)
     return _frame(PRODUCE, 7, correlation, head + struct.pack(">iii", 1, partition, len(batch)) + batch)
+
+
+def produced_bytes(topic: str) -> int:
+    """The size of a Produce 7 response for one partition, its length field included."""
+    return 4 + 4 + 4 + 2 + len(topic) + 4 + struct.calcsize(">ihqqq") + 4
 
 
 def produced(response: bytes, topic: str) -> tuple[int, int]:
@@ -76,13 +82,21 @@ def fetched(response: bytes, topic: str, offset: int) -> Fetched:
     return Fetched(error, offset - start, offset)
 
 
-def record_batch(records: int, value_bytes: int, timestamp_ms: int) -> bytes:
-    """One uncompressed version-2 batch of equal records, without producer id, as a producer would send it."""
-    body = b"".join(_record(delta, b"x" * value_bytes) for delta in range(records))
-    after_crc = struct.pack(">hiqqqhii", 0, records - 1, timestamp_ms, timestamp_ms, -1, -1, -1, records) + body
+def record_batch(
+    records: int, value_bytes: int, timestamp_ms: int, producer: tuple[int, int, int] = (-1, -1, -1)
+) -> bytes:
+    """One uncompressed version-2 batch of equal records, as a producer would send it; with the producer's id, epoch and
+    sequence if it is idempotent."""
+    body = _records(records, value_bytes)
+    after_crc = struct.pack(">hiqqqhii", 0, records - 1, timestamp_ms, timestamp_ms, *producer, records) + body
     crc = crc32c.crc32c(after_crc)
     after_length = struct.pack(">ibI", -1, 2, crc) + after_crc
     return struct.pack(">qi", 0, len(after_length)) + after_length
+
+
+@lru_cache(maxsize=4)
+def _records(count: int, value_bytes: int) -> bytes:
+    return b"".join(_record(delta, b"x" * value_bytes) for delta in range(count))
 
 
 def _record(offset_delta: int, value: bytes) -> bytes:

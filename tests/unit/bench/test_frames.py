@@ -17,6 +17,12 @@ def test_the_batch_is_read_back_by_another_client() -> None:
     assert {(record.timestamp, record.value) for record in records} == {(1_700_000_000_000, b"x" * 100)}
 
 
+def test_a_batch_of_an_idempotent_producer_says_whose_it_is() -> None:
+    batch = DefaultRecordBatch(frames.record_batch(3, 10, 0, (1 << 40, 2, 600)))
+    assert batch.validate_crc()
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1 << 40, 2, 600)
+
+
 def test_a_frame_starts_with_its_length_and_names_its_api() -> None:
     for frame, api, version in (
         (frames.api_versions(7), 18, 0),
