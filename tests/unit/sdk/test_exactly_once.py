@@ -10,7 +10,7 @@ import pytest
 from headrace.sdk import BadMessage, Consumer, Fenced, Message, Producer, Record, exactly_once, exactly_once_async
 from headrace.testing.local_broker import LocalBroker
 
-from .topics import create_topic, fill
+from .topics import create_topic, fill, read_all
 
 IDLE_S = 5.0  # where a story cannot say how many messages it will read; the others end at their count
 
@@ -26,15 +26,7 @@ def topics(broker: LocalBroker) -> LocalBroker:
 
 def results(broker: LocalBroker, isolation: str = "read_committed") -> list[str]:
     """Everything in `results`, sorted."""
-    found: list[Message] = []
-    with Consumer(broker.bootstrap, "results", group=f"check-{isolation}", isolation_level=isolation) as consumer:
-        consumer.seek_to_start()
-        silent = 0
-        while silent < 3:
-            batch = consumer.poll(timeout_s=0.2)
-            silent = 0 if batch else silent + 1
-            found += batch
-    return sorted(message.text for message in found)
+    return read_all(broker, "results", 2, isolation)
 
 
 def run(broker: LocalBroker, transform: Any, worker: str = "worker-0", **choices: Any) -> Any:
