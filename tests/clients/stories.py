@@ -56,6 +56,7 @@ STORIES: dict[str, str] = {
     "list-offsets": "List offsets: earliest, latest, largest timestamp",
     "unknown-topic": "A topic that does not exist is said not to exist",
     "recreated-topic": "A topic deleted and made again under a live consumer",
+    "streams": "Kafka Streams: words counted exactly once, by two instances of which one stops",
 }
 
 

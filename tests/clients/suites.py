@@ -131,6 +131,7 @@ def module_version(module: str) -> Callable[[], str]:
 
 
 NEW_PROTOCOL = frozenset({"new-protocol", "new-protocol-static", "new-protocol-regex", "protocol-move"})
+JAVA_ONLY = frozenset({"streams"})
 GROUP_STORIES = frozenset({"group-split", "group-leave", "range", "roundrobin", "sticky", "cooperative-sticky"})
 
 SUITES = [
@@ -139,14 +140,14 @@ SUITES = [
         lambda: version("confluent-kafka"),
         lambda: None,
         pytest_suite("confluent"),
-        not_offered=frozenset({"sticky", "delete-offsets", "transactions-admin"}),
+        not_offered=frozenset({"sticky", "delete-offsets", "transactions-admin"}) | JAVA_ONLY,
     ),
     Suite(
         "kafka-python",
         lambda: version("kafka-python"),
         lambda: None,
         pytest_suite("kafka_python"),
-        not_offered=NEW_PROTOCOL,
+        not_offered=NEW_PROTOCOL | JAVA_ONLY,
     ),
     Suite(
         "aiokafka",
@@ -159,10 +160,11 @@ SUITES = [
                 *("incremental-configs", "list-offsets", "transactions-admin"),
             }
         )
-        | NEW_PROTOCOL,
+        | NEW_PROTOCOL
+        | JAVA_ONLY,
     ),
     Suite("Java client", kafka_version, java_missing, java_stories),
-    Suite("franz-go", module_version("github.com/twmb/franz-go"), go_missing, go_stories("franz")),
+    Suite("franz-go", module_version("github.com/twmb/franz-go"), go_missing, go_stories("franz"), JAVA_ONLY),
     Suite(
         "kafka-go",
         module_version("github.com/segmentio/kafka-go"),
@@ -174,7 +176,8 @@ SUITES = [
                 *("list-offsets", "recreated-topic", "transactions", "transactions-admin"),
             }
         )
-        | NEW_PROTOCOL,
+        | NEW_PROTOCOL
+        | JAVA_ONLY,
     ),
     Suite(
         "kcat",
@@ -188,14 +191,15 @@ SUITES = [
                 *("list-offsets", "recreated-topic", "topics", "transactional-offsets", "transactions-admin"),
             }
         )
-        | NEW_PROTOCOL,
+        | NEW_PROTOCOL
+        | JAVA_ONLY,
     ),
     Suite(
         "Kafka tools",
         kafka_version,
         java_missing,
         shell_stories(kafka_tool_stories.script),
-        not_offered=frozenset({"pause"}),
+        not_offered=frozenset({"pause"}) | JAVA_ONLY,
         not_asked=GROUP_STORIES
         | NEW_PROTOCOL
         | {"static-member", "regex", "partition-growth", "key-order", "partitioning", "oversize", "recreated-topic"}

@@ -13,6 +13,7 @@ public final class Main {
             new NewProtocolGroups(clients).addTo(teller);
             new GroupAdministration(clients).addTo(teller);
             new Administration(clients).addTo(teller);
+            new Streams(clients).addTo(teller);
             failed = teller.tellAll(arguments.length > 1 ? arguments[1] : "");
         }
         System.exit(failed == 0 ? 0 : 1);
