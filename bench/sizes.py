@@ -24,7 +24,7 @@ class Sizes:
     idle_seconds: float = 5.0
     many: int = 500
     active_seconds: float = 3.0
-    pairs: int = 5
+    pairs: int = 3
     profile_messages: int = 200_000
     easy_messages: int = 3000
     members: int = 100
