@@ -5,7 +5,7 @@ messages; the table shows the median of the rounds. acks=1 and linger 0, so noth
 
 librdkafka hands each message from one thread to another and back, and on a quiet machine those wake-ups are most of the
 time. So the same is measured over a bare socket too: one request is sent, one reply is read, and nothing else is in it.
-And the same on a server that only writes and answers: below that no broker gets on this machine.
+And the same on a server that only writes, answers and sleeps: below that no broker gets here which sleeps as well.
 """
 
 from __future__ import annotations

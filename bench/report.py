@@ -91,7 +91,7 @@ def echo_line(samples: Samples) -> str | None:
         return None
     return (
         f"A server in C that only writes and answers, over a bare socket: p50 {p50 * 1000:.0f} µs, "
-        f"p99 {p99 * 1000:.0f} µs; no broker gets below that on this machine without keeping its cores awake."
+        f"p99 {p99 * 1000:.0f} µs; no broker that sleeps in between gets below that on this machine."
     )
 
 

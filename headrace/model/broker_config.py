@@ -56,6 +56,10 @@ _OWN: tuple[Setting, ...] = (
     _own("group.max.session.timeout.ms", _T.INT, 1_800_000, "the longest session a group member may ask for", low=1),
     _own("group.max.size", _T.INT, INT_MAX, "members that a group may have", low=1),
     _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session a group member may ask for", low=1),
+    _own("headrace.busy.poll.us", _T.INT, 100,
+         "how long a broker looks for the next request of a client that sends small ones one at a time, before it "
+         "sleeps, in microseconds; it stops doing so while nothing comes or the processor is wanted by others; 0: it "
+         "sleeps at once", low=0, high=10_000),
     _own("headrace.disk.reserve.bytes", _T.LONG, 64 << 20,
          "room on the disk that records may not take, so that the broker can go on, stop and start; at most a "
          "hundredth of the disk; 0: none", low=0),
@@ -215,6 +219,7 @@ class BrokerConfig(Struct, frozen=True):
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     scrub_bytes_per_s: int = 4 << 20
+    busy_poll_us: int = 100
     disk_reserve_bytes: int = 64 << 20
     stray_delete_delay_ms: int = 3_600_000
     replica_fetch_max_bytes: int = 4 << 20
@@ -234,6 +239,7 @@ class BrokerConfig(Struct, frozen=True):
 _FIELDS: Mapping[str, str] = {
     "auto.create.topics.enable": "auto_create_topics",
     "broker.rack": "rack",
+    "headrace.busy.poll.us": "busy_poll_us",
     "headrace.disk.reserve.bytes": "disk_reserve_bytes",
     "headrace.flush.interval.ms": "flush_interval_ms",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",

@@ -61,6 +61,7 @@ from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
 from headrace.server.standing import Standing
+from headrace.server.vigil import Vigil
 from headrace.world.world import World
 
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ class Broker:
         advertise: Address | None = None,
         metrics: Address | None = None,
         open_store: OpenStore | None = None,
+        watchful: bool = False,
     ) -> None:
-        """`open_store` opens a session with the store of the cluster; without it the broker stands alone."""
+        """`open_store` opens a session with the store of the cluster; without it the broker stands alone. Only on an
+        event loop that runs on real time may it be `watchful` (vigil.py)."""
         self._world = world
         self._config = config
         self._data = data
@@ -92,6 +95,7 @@ class Broker:
         self._advertise = advertise
         self._metrics_at = metrics
         self._open_store = open_store
+        self._watchful = watchful
         self.metrics_port: int | None = None
         self._close_metrics: Callable[[], None] | None = None
         self._running: asyncio.Task[None] | None = None
@@ -110,6 +114,7 @@ class Broker:
             max_frame_bytes=config.socket_request_max_bytes,
             max_connections=config.max_connections,
             max_idle_s=config.connections_max_idle_ms / 1000,
+            vigil=self._vigil(),
         )
         await self._listener.bind(*self._listen)
         self._folder = DataFolder(world.disk, self._data)
@@ -120,6 +125,12 @@ class Broker:
             await self._start_in_cluster(self._open_store)
         if self._metrics_at is not None:
             self._open_metrics(*self._metrics_at)
+
+    def _vigil(self) -> Vigil | None:
+        watch_s = self._config.busy_poll_us / 1_000_000
+        if not self._watchful or not watch_s:
+            return None
+        return Vigil(watch_s, self._world.clock.monotonic, asyncio.get_running_loop().call_soon)
 
     async def _start_alone(self) -> None:
         if self._folder.claimed and not self._world.disk.exists(self._data / METADATA):

@@ -31,6 +31,7 @@ Buffer = bytes | bytearray | memoryview
 _SIZE = struct.Struct(">i")
 _MAX_WAITING_REPLIES = 512
 _MAX_UNSENT_CHUNKS = 8  # of replies, two or three of them large; more leave at once
+_BRIEF_BYTES = 4096  # of a request; its reply is brief if it carries no records
 _SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
 
 
@@ -130,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._filled += nbytes
             self._take_own()
-        self._send()
+        self._send(brief=nbytes <= _BRIEF_BYTES)
 
     def pause_writing(self) -> None:
         self._paused_by_peer = True
@@ -258,13 +259,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reading:
             self._steer_reading()
 
-    def _send(self) -> None:
+    def _send(self, *, brief: bool = False) -> None:
         out = self._out
         if out:
             if len(out) > _MAX_UNSENT_CHUNKS:
                 self.flush()
             else:
-                self._keeper.turns.owes(self)
+                self._keeper.turns.owes(self, brief=brief and len(out) == 1)
 
     def flush(self) -> None:
         if self._out and self._transport is not None:

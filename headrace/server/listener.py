@@ -9,6 +9,7 @@ from headrace.model.failure import Failure
 from headrace.server.connection import Connection, Dispatch
 from headrace.server.spare_buffers import SpareBuffers
 from headrace.server.turns import Turns
+from headrace.server.vigil import Vigil
 from headrace.world.clock import Clock
 from headrace.world.net import Door, Net
 
@@ -33,11 +34,12 @@ class Listener:
         max_frame_bytes: int,
         max_connections: int,
         max_idle_s: float,
+        vigil: Vigil | None = None,
     ) -> None:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = SpareBuffers(_SPARE_BUFFERS)
-        self.turns = Turns()
+        self.turns = Turns(vigil)
         self.connections: dict[Connection, None] = {}  # in the order of their coming
         self.accepted = 0
         self.monotonic = clock.monotonic

@@ -67,6 +67,7 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
         advertise=options.advertise,
         metrics=options.metrics,
         open_store=_store_of_cluster(config, world),
+        watchful=True,
     )
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())

@@ -3,7 +3,8 @@
 The first of them wakes a client that sleeps, which takes the kernel longer than everything else about a small request;
 the clients of the others are awake by then, for they often share its process or its core. Ten clients with small
 requests get half as much again out of a broker that way. A client that was also the last to be answered is probably
-alone: its reply need not wait for others, and leaves at once.
+alone: its reply need not wait for others, and leaves at once; and if it was a brief one, the loop stays awake for the
+next (vigil.py).
 
 Owned by the listener; called by its connections.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Protocol
+
+from headrace.server.vigil import Vigil
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +29,21 @@ class Sender(Protocol):
 
 
 class Turns:
-    __slots__ = ("_last", "_owing")
+    __slots__ = ("_last", "_owing", "_vigil")
 
-    def __init__(self) -> None:
+    def __init__(self, vigil: Vigil | None = None) -> None:
+        self._vigil = vigil
         self._owing: list[Sender] = []
         self._last: Sender | None = None
 
-    def owes(self, sender: Sender) -> None:
-        """`sender` has replies that leave at the end of this turn, at the latest."""
+    def owes(self, sender: Sender, *, brief: bool = False) -> None:
+        """`sender` has replies that leave at the end of this turn, at the latest. A `brief` one is all that a client
+        waits for which sends little at a time."""
         owing = self._owing
         if sender is self._last and not owing:
             _flush(sender)
+            if brief and self._vigil is not None:
+                self._vigil.answered()
             return
         self._last = sender
         if not owing:

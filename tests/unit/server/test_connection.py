@@ -13,6 +13,7 @@ from headrace.api.contract import Disconnect, Peer
 from headrace.server.connection import Buffer, Connection
 from headrace.server.spare_buffers import SpareBuffers
 from headrace.server.turns import Turns
+from headrace.server.vigil import Vigil
 from headrace.wire.messages import Message
 
 
@@ -239,6 +240,28 @@ def test_a_client_that_is_alone_gets_its_replies_at_once() -> None:
         assert (wires[0].written, wires[1].written) == (b"replyreply", b""), "there are two now"
         await asyncio.sleep(0)
         assert (wires[0].written, wires[1].written) == (b"replyreplyreply", b"reply")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "reply", "kept_awake"),
+    [(100, [b"reply"], True), (100, [b"head", b"records"], False), (5000, [b"reply"], False)],
+)
+def test_only_a_client_that_sends_and_gets_little_keeps_the_loop_awake(
+    request_bytes: int, reply: list[Buffer], kept_awake: bool
+) -> None:
+    async def story() -> None:
+        looks: list[object] = []
+        keeper = Keeper(receive_bytes=8192)
+        keeper.turns = Turns(Vigil(1.0, lambda: 0.0, looks.append))
+        connection = Connection(lambda frame, peer: list(reply), keeper)  # type: ignore[arg-type]
+        connection.connection_made(Wire())
+        for _ in range(2):
+            assert not looks, "the first request does not tell that the client is alone"
+            feed(connection, framed([b"x" * request_bytes]), [8192])
+            await asyncio.sleep(0)
+        assert bool(looks) == kept_awake
 
     asyncio.run(story())
 
