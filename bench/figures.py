@@ -66,9 +66,13 @@ class Samples:
         return statistics.median(values) if values else None
 
     def ratio(self, metric: str, peer: str, other: str) -> float | None:
-        """The first peer's median over the other's; None where one is missing or the other's is nothing."""
-        mine, theirs = self.median(metric, peer), self.median(metric, other)
-        return None if mine is None or not theirs else mine / theirs
+        """The first peer's value over the other's, the median of the rounds: both had the machine as it was in that
+        round, which may be another in the next. None where one is missing or the other's is nothing."""
+        values = self._values.get(metric, {})
+        mine, theirs = values.get(peer, []), values.get(other, [])
+        if not mine or not all(theirs) or len(mine) != len(theirs):
+            return None
+        return statistics.median(one / another for one, another in zip(mine, theirs, strict=True))
 
     def as_dict(self) -> dict[str, dict[str, list[float]]]:
         return {

@@ -36,13 +36,13 @@ def test_only_what_was_observed_inside_the_stretches_counts() -> None:
     assert added_buckets([first, second]) == {0.1: 3.0, math.inf: 4.0}
 
 
-def test_a_figure_is_the_median_of_the_rounds_and_a_ratio_is_that_of_the_medians() -> None:
+def test_a_figure_is_the_median_of_the_rounds_and_a_ratio_is_that_of_their_ratios() -> None:
     samples = Samples()
     for mine, theirs in ((10.0, 4.0), (1.0, 400.0), (12.0, 5.0)):
         samples.add("rate", "headrace", mine)
         samples.add("rate", "Apache Kafka", theirs)
     assert samples.median("rate", "headrace") == 10.0
-    assert samples.ratio("rate", "headrace", "Apache Kafka") == 2.0
+    assert samples.ratio("rate", "headrace", "Apache Kafka") == 2.4
 
 
 def test_a_missing_peer_leaves_no_ratio() -> None:
