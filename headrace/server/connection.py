@@ -3,8 +3,9 @@
 Bytes arrive in a receive buffer that all connections share; whole frames are handled right there, before the next
 read, so a produced batch goes from the socket to the log without a copy. Only what is left of an unfinished frame
 moves into a buffer of the connection's own, which grows with the bytes that really came, never with what a length
-promises; a large frame that is well under way gets one of a few spare buffers, whose memory is warm. An idle connection
-holds no buffer.
+promises; a large frame that is well under way gets one of a few spare buffers, whose memory is warm. A connection whose
+last frame was large reads the next one in two steps, so that little of it has to move: the beginning, and then exactly
+the rest. An idle connection holds no buffer.
 
 Handlers answer at once or later (api.contract); replies wait in a queue for those before them, and leave at the end of
 the event loop's turn (turns.py). A peer that sends faster than it reads is not read from until it has caught up.
@@ -33,6 +34,7 @@ _MAX_WAITING_REPLIES = 512
 _MAX_UNSENT_CHUNKS = 8  # of replies, two or three of them large; more leave at once
 _BRIEF_BYTES = 4096  # of a request; its reply is brief if it carries no records
 _SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
+_LARGE_BYTES = 4 * _SPARE_FROM_BYTES  # a frame; the next one of the same client is probably as large
 
 
 class Pending(Protocol):
@@ -77,8 +79,8 @@ class _Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_dispatch", "_filled", "_keeper", "_out", "_own", "_paused_by_peer", "_queue", "_reading", "_tasks",
-        "_transport", "last_active", "peer",
+        "_dispatch", "_filled", "_keeper", "_large", "_need", "_out", "_own", "_paused_by_peer", "_queue", "_reading",
+        "_tasks", "_transport", "last_active", "peer",
     )  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
@@ -87,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None  # an unfinished frame
         self._filled = 0  # bytes of it that are there
+        self._need = 0  # its size, once that is known
+        self._large = False  # the last frame was
         self._queue: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._tasks: set[asyncio.Future[Message]] = set()
@@ -120,13 +124,16 @@ class Connection(asyncio.BufferedProtocol):
         self._keeper.left(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._own is None:
-            return self._keeper.receive_buffer
-        return memoryview(self._own)[self._filled :]
+        own, filled = self._own, self._filled
+        if own is None:
+            shared = self._keeper.receive_buffer
+            return shared[:_SPARE_FROM_BYTES] if self._large else shared
+        return memoryview(own)[filled : self._need if self._need > filled else len(own)]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._keeper.monotonic()
         if self._own is None:
+            self._large = False  # until that has come as well
             self._take(self._keeper.receive_buffer[:nbytes])
         else:
             self._filled += nbytes
@@ -156,6 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             self._own = self._buffer(len(rest), size)
             self._own[: len(rest)] = rest
             self._filled = len(rest)
+            self._need = size if len(rest) >= 4 else 0
 
     def _buffer(self, here: int, size: int) -> bytearray:
         """For a frame of `size` bytes of which `here` have come; always with room for more than those."""
@@ -178,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             if need < 0:
                 return
             if filled < need:
+                self._need = need
                 if filled == len(own):
                     grown = self._buffer(filled, need)
                     grown[:filled] = own
@@ -185,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._own = None
             self._filled = 0
+            self._large = need >= _LARGE_BYTES
             self._take(memoryview(own)[:filled])
             self._give_back(own)
 

@@ -117,6 +117,42 @@ def test_frames_survive_any_cutting_of_the_stream(bodies: list[bytes], pieces: l
     assert seen == bodies
 
 
+SHARED = 512 * 1024
+
+
+@given(
+    st.lists(st.sampled_from([8, 5000, 70_000, 300_000, 900_000, 2_500_000]), min_size=1, max_size=6),
+    st.lists(st.sampled_from([1000, 60_000, 65_536, SHARED, 3_000_000]), min_size=1, max_size=4),
+)
+def test_large_frames_survive_it_too_among_small_ones(sizes: list[int], pieces: list[int]) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def dispatch(frame: memoryview, peer: Peer) -> None:
+        assert bytes(frame) == bytes([frame[0]]) * len(frame)
+        seen.append((frame[0], len(frame)))
+
+    connection, _ = connect(dispatch, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+    feed(connection, framed([bytes([number]) * size for number, size in enumerate(sizes)]), pieces)
+    assert seen == list(enumerate(sizes))
+    assert connection.get_buffer(-1).obj is connection._keeper.receive_buffer.obj, "nothing is left"
+
+
+def test_only_the_beginning_of_a_large_frame_after_another_has_to_move() -> None:
+    connection, _ = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+    body = b"x" * 900_000
+    feed(connection, framed([body]), [SHARED])
+    for _ in range(2):
+        beginning = connection.get_buffer(-1)
+        assert len(beginning) == 65_536
+        beginning[:] = framed([body])[:65_536]
+        connection.buffer_updated(65_536)
+        rest = connection.get_buffer(-1)
+        assert len(rest) == len(body) + 4 - 65_536, "and not a byte of the next frame"
+        connection.buffer_updated(len(rest))
+    feed(connection, framed([b"request!"]), [SHARED])
+    assert len(connection.get_buffer(-1)) == SHARED, "small ones are read many at a time again"
+
+
 def test_a_finished_frame_leaves_no_buffer_behind() -> None:
     connection, _ = connect(lambda frame, peer: None)
     feed(connection, framed([b"x" * 5000]), [50])
