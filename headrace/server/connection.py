@@ -132,13 +132,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._keeper.monotonic()
+        brief = self._own is None and nbytes <= _BRIEF_BYTES  # and not the end of a larger frame
         if self._own is None:
             self._large = False  # until that has come as well
             self._take(self._keeper.receive_buffer[:nbytes])
         else:
             self._filled += nbytes
             self._take_own()
-        self._send(brief=nbytes <= _BRIEF_BYTES)
+        self._send(brief=brief)
 
     def pause_writing(self) -> None:
         self._paused_by_peer = True

@@ -282,7 +282,12 @@ def test_a_client_that_is_alone_gets_its_replies_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("request_bytes", "reply", "kept_awake"),
-    [(100, [b"reply"], True), (100, [b"head", b"records"], False), (5000, [b"reply"], False)],
+    [
+        (100, [b"reply"], True),
+        (100, [b"head", b"records"], False),
+        (5000, [b"reply"], False),
+        (9000, [b"reply"], False),  # in two pieces, the second of them small
+    ],
 )
 def test_only_a_client_that_sends_and_gets_little_keeps_the_loop_awake(
     request_bytes: int, reply: list[Buffer], kept_awake: bool
