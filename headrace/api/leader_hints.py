@@ -10,14 +10,13 @@ import uuid
 from collections.abc import Callable
 
 from headrace.api.contract import Peer
-from headrace.model.image import BrokerImage, ClusterImage
+from headrace.api.known_brokers import AddressOf
+from headrace.model.image import ClusterImage
 from headrace.wire.messages import Message
 
 
 class LeaderHints:
-    def __init__(
-        self, image: Callable[[], ClusterImage], address_of: Callable[[Peer, BrokerImage], tuple[str, int]]
-    ) -> None:
+    def __init__(self, image: Callable[[], ClusterImage], address_of: AddressOf) -> None:
         self._image = image
         self._address_of = address_of
 

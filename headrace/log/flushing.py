@@ -36,9 +36,7 @@ Problems = dict[DurableLog, OSError]
 
 class Flusher:
     def __init__(self, disk: Disk, clock: Clock) -> None:
-        self.unsynced: set[DurableLog] = (
-            set()
-        )  # logs enter by themselves when they grow, and leave when they are synced
+        self.unsynced: set[DurableLog] = set()  # they enter by themselves when they grow, and leave when synced
         self._disk = disk
         self._clock = clock
         self._behind: dict[DurableLog, float] = {}  # without a checkpoint, and since when; the oldest first

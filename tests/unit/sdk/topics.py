@@ -34,10 +34,9 @@ def read_all(broker: LocalBroker, topic: str, partitions: int, isolation: str = 
     )
     consumer.assign(places)
     found: list[str] = []
-    ends = 0
+    ended: set[int] = set()
 
     def read_on() -> bool:
-        nonlocal ends
         message = consumer.poll(0.1)
         if message is None:
             return False
@@ -46,8 +45,8 @@ def read_all(broker: LocalBroker, topic: str, partitions: int, isolation: str = 
             found.append(message.value().decode())
         else:
             assert error.code() == KafkaError._PARTITION_EOF, error
-            ends += 1
-        return ends == partitions
+            ended.add(message.partition())
+        return len(ended) == partitions
 
     until(f"the end of {topic}", read_on, pause_s=0)
     consumer.close()
