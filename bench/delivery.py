@@ -3,8 +3,9 @@
 Called by run.py, in rounds. Plain and idempotent runs take turns within a round, and who goes first alternates, because
 a difference of five per cent would drown in what the machine does between two blocks of runs. Each pair of runs
 gives one `kept`: the idempotent run's messages a second in per cent of the plain run's. Both ask for acks=all, which
-idempotence needs, so that this is all they differ in; everything else is librdkafka's default. What librdkafka itself
-pays for idempotence is in those figures, and not in those over a bare socket (pipelined.py).
+idempotence needs, so that this is all they differ in; everything else is the client's default. What librdkafka itself
+pays for idempotence is in those figures, so its CPU is counted beside the broker's; Kafka's Java producer hardly pays
+(java_producer.py), and over a bare socket there is no client at all (pipelined.py).
 
 In transactions, one producer commits every 100 ms. Its queue is short, so that a commit does not first wait for a
 second's worth of messages handed over ahead of it; `transactions.period` is the time between commits that came out.
@@ -13,10 +14,11 @@ second's worth of messages handed over ahead of it; `transactions.period` is the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench import memory, pipelined, topics
 from bench.figures import Samples
+from bench.java_producer import JavaProducer
 from bench.load import Generator, Order, Work
 from bench.peers import Peer
 from bench.processes import cpu_seconds
@@ -26,13 +28,18 @@ PLAIN: Settings = ("acks=all",)
 IDEMPOTENT: Settings = ("acks=all", "enable.idempotence=true")
 QUEUE_MESSAGES = 50_000
 IDEMPOTENT_MESSAGES, TRANSACTIONAL_MESSAGES, PIPELINED_BATCHES = 6_000_000, 4_000_000, 12_000
+JAVA_MESSAGES, JAVA_PAIRS = 4_000_000, 2
 
 
 class Delivery:
     """Rounds of both costs."""
 
-    def __init__(self, generator: Generator, samples: Samples, scale: float, pairs: int) -> None:
-        self._generator, self._samples, self._scale, self._pairs = generator, samples, scale, pairs
+    def __init__(
+        self, generator: Generator, java: JavaProducer | None, samples: Samples, scale: float, pairs: int
+    ) -> None:
+        """Without Kafka's jars there is no `java`, and what is measured with it is left out."""
+        self._generator, self._java, self._samples = generator, java, samples
+        self._scale, self._pairs = scale, pairs
         self._serial = itertools.count()
 
     def prepare(self, peers: Sequence[Peer], messages: int) -> None:
@@ -60,22 +67,40 @@ class Delivery:
 
     def _measure_idempotence(self, peer: Peer) -> None:
         for number in range(self._pairs):
-            through_library: dict[Settings, float] = {}
-            bare: dict[Settings, float] = {}
-            for settings in (PLAIN, IDEMPOTENT) if number % 2 == 0 else (IDEMPOTENT, PLAIN):
-                memory.settle()
-                work = self._produce(peer, settings, int(IDEMPOTENT_MESSAGES * self._scale))
-                through_library[settings] = work.messages / work.seconds
-                bare[settings] = self._pipelined(peer, settings)
-            for key, rates in (("", through_library), ("pipelined.", bare)):
-                self._samples.add(f"{key}plain.rate", peer.name, rates[PLAIN])
-                self._samples.add(f"{key}idempotent.rate", peer.name, rates[IDEMPOTENT])
-                self._samples.add(f"{key}idempotent.kept", peer.name, rates[IDEMPOTENT] / rates[PLAIN] * 100)
+            self._pair(peer, "", self._through_librdkafka, number)
+            self._pair(peer, "pipelined.", self._pipelined, number)
+        if self._java is not None:
+            for number in range(JAVA_PAIRS):
+                self._pair(peer, "java.", self._through_java, number)
+
+    def _pair(self, peer: Peer, key: str, measure: Callable[[Peer, Settings], float], number: int) -> None:
+        rates: dict[Settings, float] = {}
+        for settings in (PLAIN, IDEMPOTENT) if number % 2 == 0 else (IDEMPOTENT, PLAIN):
+            memory.settle()
+            rates[settings] = measure(peer, settings)
+        self._samples.add(f"{key}plain.rate", peer.name, rates[PLAIN])
+        self._samples.add(f"{key}idempotent.rate", peer.name, rates[IDEMPOTENT])
+        self._samples.add(f"{key}idempotent.kept", peer.name, rates[IDEMPOTENT] / rates[PLAIN] * 100)
+
+    def _through_librdkafka(self, peer: Peer, settings: Settings) -> float:
+        before = cpu_seconds(peer.pid)
+        work = self._produce(peer, settings, int(IDEMPOTENT_MESSAGES * self._scale))
+        millions, key = work.messages / 1e6, "plain" if settings is PLAIN else "idempotent"
+        self._samples.add(f"{key}.cpu", peer.name, (cpu_seconds(peer.pid) - before) / millions)
+        self._samples.add(f"{key}.generator", peer.name, work.generator_cpu_seconds / millions)
+        return work.messages / work.seconds
 
     def _pipelined(self, peer: Peer, settings: Settings) -> float:
         topic = self._new_topic(peer)
         prepared = pipelined.requests(topic, int(PIPELINED_BATCHES * self._scale), idempotent=settings is IDEMPOTENT)
         rate = pipelined.messages_per_second(peer.port, topic, prepared)
+        topics.delete(peer.address, topic)
+        return rate
+
+    def _through_java(self, peer: Peer, settings: Settings) -> float:
+        assert self._java is not None
+        topic, messages = self._new_topic(peer), int(JAVA_MESSAGES * self._scale)
+        rate = self._java.messages_per_second(peer, topic, messages, idempotent=settings is IDEMPOTENT)
         topics.delete(peer.address, topic)
         return rate
 

@@ -139,6 +139,16 @@ CHAPTERS = (
             Metric("plain.rate", "produce 100 B, plain (acks=all)", "msg/s"),
             Metric("idempotent.rate", "produce 100 B, idempotent", "msg/s"),
             Metric("idempotent.kept", "idempotent, of plain's throughput", "%", KEPT_BY_IDEMPOTENCE),
+            Metric("plain.cpu", "plain: broker CPU per million messages", "s"),
+            Metric("idempotent.cpu", "idempotent: broker CPU per million messages", "s"),
+            Metric("java.plain.rate", "through Kafka's Java producer, plain", "msg/s"),
+            Metric("java.idempotent.rate", "through Kafka's Java producer, idempotent", "msg/s"),
+            Metric(
+                "java.idempotent.kept",
+                "through Kafka's Java producer: idempotent, of plain's throughput",
+                "%",
+                KEPT_BY_IDEMPOTENCE,
+            ),
             Metric("pipelined.plain.rate", "over a bare socket, plain", "msg/s"),
             Metric("pipelined.idempotent.rate", "over a bare socket, idempotent", "msg/s"),
             Metric(

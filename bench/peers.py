@@ -12,6 +12,7 @@ out, which can only help it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -81,22 +82,23 @@ class KafkaRecipe:
     )
 
     def __init__(self) -> None:
-        self._jars = CACHE / f"kafka-{KAFKA_VERSION}"
+        self.jars = CACHE / f"kafka-{KAFKA_VERSION}"
 
     def prepare(self, children: processes.Children) -> None:
         if not shutil.which("java"):
             raise PeerMissing("there is no java; install Java 17 or later, e.g. `apt install openjdk-17-jre-headless`")
-        if (self._jars / ".complete").exists():
+        pom = Path(__file__).with_name("kafka.pom.xml")
+        complete = self.jars / f".complete-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+        if complete.exists():
             return
         if not shutil.which("mvn"):
             raise PeerMissing("there is no mvn to fetch its jars with, e.g. `apt install maven`")
         print(f"fetching the jars of Apache Kafka {KAFKA_VERSION} ...", file=sys.stderr)
-        pom = Path(__file__).with_name("kafka.pom.xml")
-        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={self._jars}"]
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={self.jars}"]
         done = children.run(["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={KAFKA_VERSION}", *copy], seconds=600)
         if done.code != 0:
             raise PeerMissing(f"Maven could not fetch its jars: {done.reason()}")
-        (self._jars / ".complete").touch()
+        complete.touch()
 
     def format(self, children: processes.Children, home: Path, port: int) -> None:
         controller_port = free_port()
@@ -146,7 +148,7 @@ class KafkaRecipe:
         return [java[0], *self.heap_and_collector, *java[1:], "kafka.Kafka", str(home / "server.properties")]
 
     def _java(self, home: Path) -> list[str]:
-        return ["java", f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", f"{self._jars}/*"]
+        return ["java", f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", f"{self.jars}/*"]
 
 
 class Peer:

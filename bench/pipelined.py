@@ -1,7 +1,7 @@
 """Batches of 16 KB over one bare socket, five requests on their way: what idempotence costs a broker.
 
-Called by delivery.py. With idempotence librdkafka itself takes a fifth more CPU for a message, which on two cores
-decides how many get through, whatever the broker does. Here all requests are made before the clock starts, with or
+Called by delivery.py. With idempotence librdkafka itself takes more CPU for a message, which on two cores decides how
+many get through, whatever the broker does. Here all requests are made before the clock starts, with or
 without a producer's id and sequence, so the broker is what is measured. Nobody handed out that id: brokers take a
 producer that they have not heard of by its word.
 """

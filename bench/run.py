@@ -27,9 +27,10 @@ from bench.connections import Connections
 from bench.delivery import Delivery
 from bench.failover import VICTIMS, Failover
 from bench.figures import Samples
+from bench.java_producer import JavaProducer
 from bench.lag import LagWatch
 from bench.latency import Latency
-from bench.peers import Peer, PeerMissing, Recipe
+from bench.peers import KafkaRecipe, Peer, PeerMissing, Recipe
 from bench.processes import Children
 from bench.profiles import Profiles
 from bench.rebalance import PROTOCOLS, Rebalance
@@ -57,12 +58,15 @@ class Bench:
         self.samples, self.remarks = Samples(), list[str]()
         self._children, self._folder, self._sizes, self._rounds = children, folder, sizes, rounds
         self._warm = warm
+        self._java: JavaProducer | None = None
         self._lag, self._crowd_lag = LagWatch(), LagWatch()
 
     def run(self, wanted: Sequence[str], recipes: Sequence[Recipe]) -> list[str]:
         """Measure what is wanted on every peer that there is; gives back the names of those that took part."""
         tried = {recipe: peer for recipe in recipes if (peer := self._trial(recipe))}
         recipes = list(tried)
+        jars = [recipe.jars for recipe in recipes if isinstance(recipe, KafkaRecipe)]
+        self._java = JavaProducer(self._children, jars[0]) if jars else None
         generator = self._generator()
         if "disk" in wanted:
             self._section("disk", self._disk)
@@ -105,7 +109,7 @@ class Bench:
                 lambda turn: single.round(turn, sizes.single_messages),
             )
         if name == "delivery":
-            delivery = Delivery(generator, self.samples, sizes.scale, sizes.pairs)
+            delivery = Delivery(generator, self._java, self.samples, sizes.scale, sizes.pairs)
             return Workload(name, lambda peers: delivery.prepare(peers, sizes.warm_messages), delivery.round)
         if name == "profiles":
             profiles = Profiles(self.samples, sizes.profile_messages, sizes.easy_messages)

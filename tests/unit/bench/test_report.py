@@ -104,6 +104,14 @@ def test_the_generators_own_cost_says_how_far_any_broker_could_get() -> None:
     assert "consume: 0.25 s, at most 2.0x Kafka" in report.ceiling_lines(samples, cores=2)[0]
 
 
+def test_what_idempotence_costs_the_client_is_told_below_the_table() -> None:
+    assert report.idempotence_line(samples_of(plain__generator=(0.3, 0.3))) is None
+    samples = samples_of(plain__generator=(0.3, 0.3), idempotent__generator=(0.33, 0.4))
+    told = "plain and idempotent: 0.30 and 0.33 s, +10%"
+    assert told in (report.idempotence_line(samples) or "")
+    assert told in report.as_text(samples, about()).replace("\n", " ")
+
+
 def test_the_least_that_a_round_trip_takes_is_told_below_the_table() -> None:
     samples = samples_of(bare__p50=(0.1, 0.12))
     assert report.echo_line(samples) is None

@@ -1,0 +1,37 @@
+"""Kafka's Java producer, driven by the performance tool that Kafka ships: what idempotence costs with the client that
+asks for it by default.
+
+Called by delivery.py. It keeps five requests on their way with idempotence and without, and hardly pays for it itself,
+so the two runs differ in little but what the broker does. The tool's figures after its warm-up count: the first
+records meet a JVM that has compiled nothing yet.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bench.peers import Peer
+from bench.processes import Children
+
+RUN_SECONDS = 120.0
+_TOOL = "org.apache.kafka.tools.ProducerPerformance"
+_STEADY = re.compile(r"steady state records sent, ([\d.]+) records/sec")
+
+
+class JavaProducer:
+    def __init__(self, children: Children, jars: Path) -> None:
+        self._children, self._jars = children, jars
+
+    def messages_per_second(self, peer: Peer, topic: str, messages: int, *, idempotent: bool) -> float:
+        """Of 100 bytes with acks=all; a quarter of them are the warm-up."""
+        sizes = ["--num-records", str(messages), "--warmup-records", str(messages // 4), "--record-size", "100"]
+        settings = ["acks=all", f"enable.idempotence={str(idempotent).lower()}"]
+        command = ["java", "-cp", f"{self._jars}/*", _TOOL, "--bootstrap-server", peer.address, "--topic", topic]
+        done = self._children.run(
+            [*command, *sizes, "--throughput", "-1", "--command-property", *settings], seconds=RUN_SECONDS
+        )
+        steady = _STEADY.search(done.out)
+        if done.code != 0 or steady is None:
+            raise RuntimeError(f"{peer.name}: Kafka's producer failed on {topic}: {done.reason()}")
+        return float(steady.group(1))
