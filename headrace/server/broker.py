@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -130,7 +131,7 @@ class Broker:
         watch_s = self._config.busy_poll_us / 1_000_000
         if not self._watchful or not watch_s:
             return None
-        return Vigil(watch_s, self._world.clock.monotonic, asyncio.get_running_loop().call_soon)
+        return Vigil(watch_s, self._world.clock.monotonic, asyncio.get_running_loop().call_soon, os.sched_yield)
 
     async def _start_alone(self) -> None:
         if self._folder.claimed and not self._world.disk.exists(self._data / METADATA):

@@ -4,6 +4,8 @@ A client that sends one small request, waits for the answer and sends the next h
 and waking it takes the kernel longer than all that the broker does for the request: on a virtual machine half of the
 round trip. So after such an answer the loop goes on looking for a moment, as long as that pays and harms nobody:
 
+- Between two looks it gives way to whoever waits for the same processor: that may be the very client whose request it
+  looks for, and who would otherwise get to send it only when the watch is over.
 - A watch in which nothing comes is not kept again at once, but after 1 answer, then 3, then 7, up to 63.
 - Who looks, and finds that much time has passed since the last look, was taken off the processor for others. Who polls
   has used up its share when a request comes, and waits longest then; so it rests, for a hundredth of a second at first
@@ -25,16 +27,21 @@ _MOST_PASSED = 63
 
 class Vigil:
     __slots__ = (
-        "_call_soon", "_looked_s", "_monotonic", "_paid", "_pass", "_passed_by", "_rest_s", "_rests_until_s",
-        "_until_s", "_watch_s", "_watching",
+        "_call_soon", "_give_way", "_looked_s", "_monotonic", "_paid", "_pass", "_passed_by", "_rest_s",
+        "_rests_until_s", "_until_s", "_watch_s", "_watching",
     )  # fmt: skip
 
     def __init__(
-        self, watch_s: float, monotonic: Callable[[], float], call_soon: Callable[[Callable[[], None]], object]
+        self,
+        watch_s: float,
+        monotonic: Callable[[], float],
+        call_soon: Callable[[Callable[[], None]], object],
+        give_way: Callable[[], None],
     ) -> None:
         self._watch_s = watch_s
         self._monotonic = monotonic
         self._call_soon = call_soon
+        self._give_way = give_way
         self._watching = False
         self._until_s = 0.0
         self._looked_s = 0.0
@@ -73,6 +80,7 @@ class Vigil:
             self._rest_s = min(2 * self._rest_s, _LONGEST_REST_S)
         elif now_s < self._until_s:
             self._looked_s = now_s
+            self._give_way()
             self._call_soon(self._look)
         else:
             self._watching = False

@@ -295,7 +295,7 @@ def test_only_a_client_that_sends_and_gets_little_keeps_the_loop_awake(
     async def story() -> None:
         looks: list[object] = []
         keeper = Keeper(receive_bytes=8192)
-        keeper.turns = Turns(Vigil(1.0, lambda: 0.0, looks.append))
+        keeper.turns = Turns(Vigil(1.0, lambda: 0.0, looks.append, lambda: None))
         connection = Connection(lambda frame, peer: list(reply), keeper)  # type: ignore[arg-type]
         connection.connection_made(Wire())
         for _ in range(2):

@@ -15,10 +15,14 @@ class Loop:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.soon: list[Callable[[], None]] = []
-        self.vigil = Vigil(WATCH_S, lambda: self.now_s, self.call_soon)
+        self.ways_given = 0
+        self.vigil = Vigil(WATCH_S, lambda: self.now_s, self.call_soon, self.give_way)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
+
+    def give_way(self) -> None:
+        self.ways_given += 1
 
     def turn(self, seconds: float = LOOK_S) -> None:
         self.now_s += seconds
@@ -54,6 +58,14 @@ def test_it_sleeps_when_nothing_has_come_for_a_moment() -> None:
     loop.vigil.answered()
     assert WATCH_S <= loop.idle(FAR_S) <= WATCH_S + 2 * LOOK_S
     assert not loop.soon
+
+
+def test_it_gives_way_to_others_in_every_turn_in_which_it_stays_awake() -> None:
+    loop = Loop()
+    loop.vigil.answered()
+    for turns in range(1, 6):
+        loop.turn()
+        assert loop.ways_given == turns
 
 
 def test_requests_that_are_far_apart_are_seldom_waited_for() -> None:
