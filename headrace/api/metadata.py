@@ -20,10 +20,11 @@ from headrace.api.known_brokers import KnownBrokers
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
 from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from headrace.model.names import topic_name_problem
+from headrace.model.names import KRAFT_TOPIC, topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
+_NEVER_MADE = INTERNAL_TOPICS | {KRAFT_TOPIC}  # by asking for them
 # Why a topic is not there yet, as clients know it of Metadata: others they take for the end of their question.
 _ASK_AGAIN = {
     ErrorCode.not_controller: ErrorCode.leader_not_available,
@@ -70,7 +71,7 @@ class Metadata:
         return [
             name
             for name in names
-            if name not in topics and name not in INTERNAL_TOPICS and topic_name_problem(name) is None
+            if name not in topics and name not in _NEVER_MADE and topic_name_problem(name) is None
         ]
 
     def _make(self, name: str) -> asyncio.Future[TopicImage]:

@@ -94,6 +94,8 @@ def _alter_broker(
             ErrorCode.invalid_request, f"there is no broker {name!r}; leave the name empty to mean all brokers"
         )
     for change in changes:
+        if change.name in broker_config.TOLD:
+            raise KafkaError(ErrorCode.invalid_request, f"{change.name} is {broker_config.TOLD[change.name].meaning}")
         setting = broker_config.BY_NAME.get(change.name)
         if setting is not None and setting.read_only:
             raise KafkaError(

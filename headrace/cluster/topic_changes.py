@@ -18,7 +18,7 @@ from headrace.cluster.reassignment import original
 from headrace.cluster.store import MAX_BYTES, Create, Delete, Operation, Set, size_of
 from headrace.model import topic_config
 from headrace.model.image import ClusterImage, TopicImage
-from headrace.model.names import topic_name_problem
+from headrace.model.names import KRAFT_TOPIC, topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
 
 _REPLICAS = 3
@@ -51,6 +51,8 @@ def create_topic(
     wrong = topic_name_problem(new.name)
     if wrong is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, wrong)
+    if new.name == KRAFT_TOPIC:
+        raise KafkaError(ErrorCode.invalid_request, f"no client may make {KRAFT_TOPIC}: the name is Kafka's own")
     if new.name in image.topics:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
     plan = _plan(image, new, defaults)

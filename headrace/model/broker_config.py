@@ -159,7 +159,7 @@ TOLD: Mapping[str, Setting] = {
     for name, kind, meaning in (
         ("advertised.listeners", _T.LIST, "where clients reach this broker: `headrace serve --advertise HOST:PORT`"),
         ("listeners", _T.LIST, "where this broker listens: `headrace serve --listen HOST:PORT`"),
-        ("log.dirs", _T.STRING, "the data folder of this broker: `headrace serve --data DIR`"),
+        ("log.dirs", _T.LIST, "the data folder of this broker: `headrace serve --data DIR`"),
         ("node.id", _T.INT, "the number of this broker in its cluster, broker.id"),
     )
 }

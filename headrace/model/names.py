@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_TOPIC_NAME = 249
+KRAFT_TOPIC = "__cluster_metadata"  # Kafka's own; no client may make it there, and tools take it for what Kafka keeps
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 

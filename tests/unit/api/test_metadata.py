@@ -186,11 +186,12 @@ def test_a_client_asks_again_for_a_topic_that_could_not_be_made_just_now(tmp_pat
 def test_names_that_no_topic_can_have_and_internal_ones_are_not_made(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
         await room.controller.create_topic(NewTopic("a.b"))
-        names = ["no spaces", "a_b", "__consumer_offsets"]
+        names = ["no spaces", "a_b", "__consumer_offsets", "__cluster_metadata"]
         answer = await ask(metadata(room), METADATA, 9, topics=[Message(name=name) for name in names])
         assert [topic.error_code for topic in answer.topics] == [
             ErrorCode.invalid_topic_exception,
             ErrorCode.invalid_topic_exception,
+            ErrorCode.unknown_topic_or_partition,
             ErrorCode.unknown_topic_or_partition,
         ]
         assert set(room.view.image.topics) == {"a.b"}

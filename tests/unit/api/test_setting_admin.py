@@ -94,8 +94,18 @@ def test_a_broker_tells_what_its_command_line_says(tmp_path: Path) -> None:
         assert told["advertised.listeners"].value == told["listeners"].value == "PLAINTEXT://127.0.0.1:9092"
         assert (told["log.dirs"].value, told["node.id"].value) == ("/data", "1")
         assert all(config.read_only and config.config_source == 4 for config in told.values())
-        assert told["advertised.listeners"].config_type == 7
+        assert told["advertised.listeners"].config_type == told["log.dirs"].config_type == 7
         assert told["advertised.listeners"].documentation
+
+    tell(tmp_path, story)
+
+
+def test_what_the_command_line_says_cannot_be_changed_from_afar(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        for name in broker_config.TOLD:
+            refused = await change(room, BROKER, "1", (SET, name, "7"))
+            assert refused.error_code == ErrorCode.invalid_request
+            assert name in refused.error_message
 
     tell(tmp_path, story)
 

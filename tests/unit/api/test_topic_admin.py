@@ -57,13 +57,15 @@ def test_topics_are_made_and_told_in_every_version(tmp_path: Path, version: int)
 
 def test_a_topic_that_is_refused_does_not_stop_the_others(tmp_path: Path) -> None:
     async def story(room: AdminRoom) -> None:
-        topics = [new("good"), new("bad name"), new("twice"), new("twice"), new("typo", retention_mss="1")]
+        topics = [new("good"), new("bad name"), new("twice"), new("twice"), new("__cluster_metadata")]
+        topics.append(new("typo", retention_mss="1"))
         answer = await ask(create_topics(room), CREATE_TOPICS, 7, topics=topics, timeout_ms=5000)
         codes = {topic.name: ErrorCode(topic.error_code) for topic in answer.topics}
         assert codes == {
             "good": ErrorCode.none,
             "bad name": ErrorCode.invalid_topic_exception,
             "twice": ErrorCode.invalid_request,
+            "__cluster_metadata": ErrorCode.invalid_request,
             "typo": ErrorCode.invalid_config,
         }
         assert "did you mean retention.ms?" in answer.topics[-1].error_message
