@@ -25,7 +25,7 @@ class Sizes:
     many: int = 500
     active_seconds: float = 3.0
     pairs: int = 3
-    profile_messages: int = 200_000
+    profile_messages: int = 600_000
     easy_messages: int = 3000
     members: int = 100
     partitions: int = 10_000
