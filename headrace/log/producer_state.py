@@ -38,6 +38,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 EXPIRY_MS = 24 * 3600 * 1000
 _REMEMBERED = 5
 _MAX_SEQUENCE = 0x7FFFFFFF
+_ANY = -2  # as long as no batch is known; no batch has this sequence
 
 _HEADER = struct.Struct(">4sHHII")
 _PRODUCER = struct.Struct(">qhqiqH")
@@ -70,13 +71,24 @@ class ProducerFacts(NamedTuple):
 
 
 class Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "used_ms")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "used_ms")
 
     def __init__(self, epoch: int, used_ms: int, coordinator_epoch: int = -1) -> None:
         self.epoch = epoch
         self.used_ms = used_ms
         self.coordinator_epoch = coordinator_epoch  # of the last marker
         self.batches: deque[Written] = deque(maxlen=_REMEMBERED)
+        self.next_sequence = _ANY  # what the next batch begins with
+
+    def enter(self, epoch: int) -> None:
+        """A new epoch, of which no batch has come."""
+        self.epoch = epoch
+        self.batches.clear()
+        self.next_sequence = _ANY
+
+    def wrote(self, written: Written) -> None:
+        self.batches.append(written)
+        self.next_sequence = (written.last_sequence + 1) & _MAX_SEQUENCE
 
 
 class ProducerStates:
@@ -93,31 +105,29 @@ class ProducerStates:
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return None  # also one that was forgotten: only the producer knows its sequence (KIP-360)
-        if header.producer_epoch < producer.epoch:
+        epoch, first = header.producer_epoch, header.base_sequence
+        if first == producer.next_sequence and epoch == producer.epoch and not self.open:
+            return None  # as nearly all are
+        if epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
-                f"producer {header.producer_id} writes with epoch {header.producer_epoch}, it has been fenced by epoch "
-                f"{producer.epoch}",
+                f"producer {header.producer_id} writes with epoch {epoch}, it was fenced by epoch {producer.epoch}",
             )
         if header.producer_id in self.open and not header.attributes & TRANSACTIONAL:
             raise _outside_its_transaction(header)
-        first = header.base_sequence
         if first < 0:
             return None  # the broker's own, in the name of a producer
-        if header.producer_epoch > producer.epoch:
+        if epoch > producer.epoch:
             if first != 0:
                 raise _out_of_order(header, 0)
             return None
-        if not producer.batches:
-            return None
-        newest = producer.batches[-1]
-        if follows(newest.last_sequence, first):
+        if producer.next_sequence in (first, _ANY):
             return None
         last = header.last_sequence
         for written in producer.batches:
             if written.first_sequence == first and written.last_sequence == last:
                 return written
-        raise _out_of_order(header, (newest.last_sequence + 1) & _MAX_SEQUENCE)
+        raise _out_of_order(header, producer.next_sequence)
 
     def check_next(self, before: BatchHeader, header: BatchHeader) -> None:
         """A second batch of one producer in the same write."""
@@ -152,25 +162,18 @@ class ProducerStates:
         return not strict and coordinator_epoch > producer.coordinator_epoch
 
     def remember(self, header: BatchHeader, base_offset: int, append_time_ms: int, now_ms: int) -> None:
-        producer = self.producers.get(header.producer_id)
+        producer_id, first, delta = header.producer_id, header.base_sequence, header.last_offset_delta
+        producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[header.producer_id] = Producer(header.producer_epoch, now_ms)
+            producer = self.producers[producer_id] = Producer(header.producer_epoch, now_ms)
         elif header.producer_epoch > producer.epoch:
-            producer.epoch = header.producer_epoch
-            producer.batches.clear()
+            producer.enter(header.producer_epoch)
         producer.used_ms = now_ms
-        if header.attributes & TRANSACTIONAL and header.producer_id not in self.open:
-            self.open[header.producer_id] = base_offset
-        if header.base_sequence >= 0:
-            producer.batches.append(
-                Written(
-                    header.base_sequence,
-                    header.last_sequence,
-                    base_offset,
-                    base_offset + header.last_offset_delta,
-                    append_time_ms,
-                )
-            )
+        if header.attributes & TRANSACTIONAL and producer_id not in self.open:
+            self.open[producer_id] = base_offset
+        if first >= 0:
+            last = (first + delta) & _MAX_SEQUENCE
+            producer.wrote(Written(first, last, base_offset, base_offset + delta, append_time_ms))
 
     def remember_stored(self, header: BatchHeader, now_ms: int) -> None:
         """A batch that lies in the log with its offset: found by recovery or sent by the leader."""
@@ -184,9 +187,8 @@ class ProducerStates:
         if producer is None:
             producer = self.producers[producer_id] = Producer(header.producer_epoch, now_ms)
         elif header.producer_epoch > producer.epoch:
-            producer.epoch = header.producer_epoch
-            producer.batches.clear()
-            producer.batches.append(Written(NO_SEQUENCE, NO_SEQUENCE, offset, offset, -1))  # what follows it is 0
+            producer.enter(header.producer_epoch)
+            producer.wrote(Written(NO_SEQUENCE, NO_SEQUENCE, offset, offset, -1))  # what follows it is 0
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.used_ms = now_ms
         first_offset = self.open.pop(producer_id, None)
@@ -274,7 +276,7 @@ def decode(data: bytes) -> ProducerStates | None:
         if open_since >= 0:
             transactions.append((open_since, producer_id))
         for _ in range(batches):
-            producer.batches.append(Written(*_BATCH.unpack_from(data, at)))
+            producer.wrote(Written(*_BATCH.unpack_from(data, at)))
             at += _BATCH.size
     states.open = {producer_id: open_since for open_since, producer_id in sorted(transactions)}
     states.ended = [_ENDED.unpack_from(data, at + _ENDED.size * place) for place in range(ended)]
