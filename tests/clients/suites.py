@@ -180,6 +180,15 @@ SUITES = [
         | JAVA_ONLY,
     ),
     Suite(
+        "Sarama",
+        module_version("github.com/IBM/sarama"),
+        go_missing,
+        go_stories("sarama"),
+        not_offered=frozenset({"cooperative-sticky", "regex", "list-offsets", "transactions-admin"})
+        | NEW_PROTOCOL
+        | JAVA_ONLY,
+    ),
+    Suite(
         "kcat",
         kcat_version,
         lambda: installed("kcat", "kcat"),
