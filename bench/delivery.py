@@ -4,7 +4,7 @@ Called by run.py, in rounds. Plain and idempotent runs take turns within a round
 a difference of five per cent would drown in what the machine does between two blocks of runs. Each pair of runs
 gives one `kept`: the idempotent run's messages a second in per cent of the plain run's. Both ask for acks=all, which
 idempotence needs, so that this is all they differ in; everything else is the client's default. What librdkafka itself
-pays for idempotence is in those figures, so its CPU is counted beside the broker's; Kafka's Java producer hardly pays
+pays for idempotence is in those figures, so its CPU is counted beside the broker's; Kafka's Java producer pays less
 (java_producer.py), and over a bare socket there is no client at all (pipelined.py).
 
 In transactions, one producer commits every 100 ms. Its queue is short, so that a commit does not first wait for a
