@@ -78,7 +78,7 @@ class Producer:
         self.used_ms = used_ms
         self.coordinator_epoch = coordinator_epoch  # of the last marker
         self.batches: deque[Written] = deque(maxlen=_REMEMBERED)
-        self.next_sequence = _ANY  # what the next batch begins with
+        self.next_sequence = _ANY  # what the next batch begins with; below zero as long as that is not known
 
     def enter(self, epoch: int) -> None:
         """A new epoch, of which no batch has come."""
@@ -88,7 +88,7 @@ class Producer:
 
     def wrote(self, written: Written) -> None:
         self.batches.append(written)
-        self.next_sequence = (written.last_sequence + 1) & _MAX_SEQUENCE
+        self.next_sequence = _after(written.last_sequence)
 
 
 class ProducerStates:
@@ -132,7 +132,7 @@ class ProducerStates:
     def check_next(self, before: BatchHeader, header: BatchHeader) -> None:
         """A second batch of one producer in the same write."""
         if before.producer_epoch != header.producer_epoch or not follows(before.last_sequence, header.base_sequence):
-            raise _out_of_order(header, (before.last_sequence + 1) & _MAX_SEQUENCE)
+            raise _out_of_order(header, _after(before.last_sequence))
         if before.attributes & TRANSACTIONAL and not header.attributes & TRANSACTIONAL:
             raise _outside_its_transaction(header)
 
@@ -162,7 +162,7 @@ class ProducerStates:
         return not strict and coordinator_epoch > producer.coordinator_epoch
 
     def remember(self, header: BatchHeader, base_offset: int, append_time_ms: int, now_ms: int) -> None:
-        producer_id, first, delta = header.producer_id, header.base_sequence, header.last_offset_delta
+        producer_id, first = header.producer_id, header.base_sequence
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(header.producer_epoch, now_ms)
@@ -172,8 +172,8 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL and producer_id not in self.open:
             self.open[producer_id] = base_offset
         if first >= 0:
-            last = (first + delta) & _MAX_SEQUENCE
-            producer.wrote(Written(first, last, base_offset, base_offset + delta, append_time_ms))
+            last_offset = base_offset + header.last_offset_delta
+            producer.wrote(Written(first, header.last_sequence, base_offset, last_offset, append_time_ms))
 
     def remember_stored(self, header: BatchHeader, now_ms: int) -> None:
         """A batch that lies in the log with its offset: found by recovery or sent by the leader."""
@@ -284,8 +284,12 @@ def decode(data: bytes) -> ProducerStates | None:
 
 
 def follows(last_sequence: int, sequence: int) -> bool:
+    return sequence == _after(last_sequence)
+
+
+def _after(sequence: int) -> int:
     """Sequences count from 0 to 2^31 - 1 and start over."""
-    return sequence == (last_sequence + 1) & _MAX_SEQUENCE
+    return (sequence + 1) & _MAX_SEQUENCE
 
 
 def _out_of_order(header: BatchHeader, expected: int) -> KafkaError:

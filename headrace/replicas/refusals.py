@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headrace.log.producer_state import Producer, follows
+from headrace.log.producer_state import Producer
 from headrace.wire.batches import HEADER_BYTES, BatchHeader, read_header
 from headrace.wire.errors import ErrorCode, KafkaError
 
@@ -50,7 +50,7 @@ class Refusals:
         if header is None or refused is None:
             return
         known = written.get(header.producer_id)
-        is_next = known is not None and known.batches and follows(known.batches[-1].last_sequence, header.base_sequence)
+        is_next = known is not None and 0 <= known.next_sequence == header.base_sequence
         if header.producer_epoch != refused.epoch or now_ms - refused.at_ms > _KEPT_MS or is_next:
             del self._by_producer[header.producer_id]
         elif 0 < (header.base_sequence - refused.sequence) % _SEQUENCES < _SEQUENCES // 2:
