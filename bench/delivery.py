@@ -13,8 +13,9 @@ second's worth of messages handed over ahead of it; `transactions.period` is the
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bench import memory, pipelined, topics
 from bench.figures import Samples
@@ -91,34 +92,31 @@ class Delivery:
         return work.messages / work.seconds
 
     def _pipelined(self, peer: Peer, settings: Settings) -> float:
-        topic = self._new_topic(peer)
-        prepared = pipelined.requests(topic, int(PIPELINED_BATCHES * self._scale), idempotent=settings is IDEMPOTENT)
-        rate = pipelined.messages_per_second(peer.port, topic, prepared)
-        topics.delete(peer.address, topic)
-        return rate
+        batches = int(PIPELINED_BATCHES * self._scale)
+        with self._topic(peer) as topic:
+            prepared = pipelined.requests(topic, batches, idempotent=settings is IDEMPOTENT)
+            return pipelined.messages_per_second(peer.port, topic, prepared)
 
     def _through_java(self, peer: Peer, settings: Settings) -> float:
         assert self._java is not None
-        topic, messages = self._new_topic(peer), int(JAVA_MESSAGES * self._scale)
-        rate = self._java.messages_per_second(peer, topic, messages, idempotent=settings is IDEMPOTENT)
-        topics.delete(peer.address, topic)
-        return rate
+        messages = int(JAVA_MESSAGES * self._scale)
+        with self._topic(peer) as topic:
+            return self._java.messages_per_second(peer, topic, messages, idempotent=settings is IDEMPOTENT)
 
     def _produce(self, peer: Peer, settings: Settings, messages: int) -> Work:
-        topic = self._new_topic(peer)
-        work = self._generator.produce(peer, Order(topic, messages, settings=settings))
-        topics.delete(peer.address, topic)
-        return work
+        with self._topic(peer) as topic:
+            return self._generator.produce(peer, Order(topic, messages, settings=settings))
 
     def _transactions(self, peer: Peer, messages: int) -> Work:
-        topic = self._new_topic(peer)
         queue = f"queue.buffering.max.messages={QUEUE_MESSAGES}"
-        settings = ("acks=all", f"transactional.id={topic}", queue)
-        work = self._generator.transactions(peer, Order(topic, messages, settings=settings))
-        topics.delete(peer.address, topic)
-        return work
+        with self._topic(peer) as topic:
+            settings = ("acks=all", f"transactional.id={topic}", queue)
+            return self._generator.transactions(peer, Order(topic, messages, settings=settings))
 
-    def _new_topic(self, peer: Peer) -> str:
+    @contextlib.contextmanager
+    def _topic(self, peer: Peer) -> Iterator[str]:
+        """A new one, gone after the work; not after a failure, of which it may tell something."""
         topic = f"bench-delivery-{next(self._serial)}"
         topics.create(peer.address, topic)
-        return topic
+        yield topic
+        topics.delete(peer.address, topic)

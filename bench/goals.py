@@ -85,6 +85,15 @@ def _failover(victim: str) -> tuple[Metric, ...]:
     )
 
 
+def _idempotence(key: str, way: str) -> tuple[Metric, ...]:
+    kept = f"{way}: idempotent, of plain's throughput"
+    return (
+        Metric(f"{key}.plain.rate", f"{way}, plain", "msg/s"),
+        Metric(f"{key}.idempotent.rate", f"{way}, idempotent", "msg/s"),
+        Metric(f"{key}.idempotent.kept", kept, "%", KEPT_BY_IDEMPOTENCE),
+    )
+
+
 A_QUARTER = times_at_most(0.25)
 KEPT_BY_IDEMPOTENCE = Goal("value", at_least=95.0)
 _PROFILES = ("latency", "balanced", "throughput")
@@ -140,27 +149,13 @@ CHAPTERS = (
             Metric("plain.rate", "produce 100 B, plain (acks=all)", "msg/s"),
             Metric("idempotent.rate", "produce 100 B, idempotent", "msg/s"),
             Metric("idempotent.kept", "idempotent, of plain's throughput", "%", KEPT_BY_IDEMPOTENCE),
-            Metric("plain.cpu", "plain: broker CPU per million messages", "s"),
-            Metric("idempotent.cpu", "idempotent: broker CPU per million messages", "s"),
-            Metric("java.plain.rate", "through Kafka's Java producer, plain", "msg/s"),
-            Metric("java.idempotent.rate", "through Kafka's Java producer, idempotent", "msg/s"),
-            Metric(
-                "java.idempotent.kept",
-                "through Kafka's Java producer: idempotent, of plain's throughput",
-                "%",
-                KEPT_BY_IDEMPOTENCE,
-            ),
-            Metric("pipelined.plain.rate", "over a bare socket, plain", "msg/s"),
-            Metric("pipelined.idempotent.rate", "over a bare socket, idempotent", "msg/s"),
-            Metric(
-                "pipelined.idempotent.kept",
-                "over a bare socket: idempotent, of plain's throughput",
-                "%",
-                KEPT_BY_IDEMPOTENCE,
-            ),
+            _cpu("plain", "plain"),
+            _cpu("idempotent", "idempotent"),
+            *_idempotence("java", "through Kafka's Java producer"),
+            *_idempotence("pipelined", "over a bare socket"),
             Metric("transactions.rate", "produce 100 B, a commit every 100 ms", "msg/s", times_at_least(1.3)),
             Metric("transactions.period", "time between commits", "ms"),
-            Metric("transactions.cpu", "the same: broker CPU per million messages", "s"),
+            _cpu("transactions", "the same"),
         ),
     ),
     Chapter(
