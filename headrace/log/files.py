@@ -1,5 +1,8 @@
-"""The log room's open files: a pool that closes the one unused for longest, so that 10,000 partitions do not hold
-30,000 descriptors.
+"""The log room's open files: a pool that closes those unused for longest, so that 10,000 partitions do not hold 30,000
+descriptors.
+
+Every request uses a file, so a use only leaves a mark. Whoever needs room goes round: a marked file loses its mark and
+is passed over this time, and the first one without is closed.
 
 A `PooledFile` is a name that can be opened. `with pooled as file:` gives the open file and pins it for the block, so
 that no thread closes or renames a file under the hands of another. Closing a file with unsynced pages loses nothing:
@@ -19,7 +22,7 @@ from headrace.world.disk import Disk, File
 
 
 class FilePool:
-    """Open files in the order of their last use."""
+    """Open files, about in the order of their last use."""
 
     def __init__(self, disk: Disk, capacity: int = 2048) -> None:
         self.disk = disk
@@ -32,43 +35,57 @@ class FilePool:
 
     def make_room(self) -> None:
         """Called with the lock held, before one more is opened. Pinned files stay, even if that is too many."""
-        while len(self.opened) >= self._capacity:
-            unused = next((pooled for pooled in self.opened if not pooled.pins), None)
-            if unused is None:
-                return
-            self.opened.pop(unused).close()
+        passes = 2 * len(self.opened)  # after one round no mark is left
+        while len(self.opened) >= self._capacity and passes:
+            passes -= 1
+            pooled = next(iter(self.opened))
+            if pooled.pins or pooled.used:
+                pooled.used = False
+                self.opened.move_to_end(pooled)
+            else:
+                self.let_go(pooled)
+
+    def let_go(self, pooled: PooledFile) -> None:
+        """Called with the lock held."""
+        pooled.opened = None
+        self.opened.pop(pooled).close()
 
     def close(self) -> None:
         with self.lock:
-            while self.opened:
-                self.opened.popitem()[1].close()
+            for pooled in list(self.opened):
+                self.let_go(pooled)
 
 
 class PooledFile:
-    __slots__ = ("_pool", "absent", "path", "pins", "prepare")
+    __slots__ = ("_pool", "absent", "opened", "path", "pins", "prepare", "used")
 
     def __init__(self, pool: FilePool, path: Path) -> None:
         self._pool = pool
         self.path = path
+        self.opened: File | None = None  # as the pool has it
+        self.used = False  # since the pool last came by
         self.pins = 0
         self.absent = False  # it is made when it is first used: most partitions of a new topic stay empty for a while
         self.prepare: Callable[[], None] | None = None  # makes the folder for an absent file
 
     def __enter__(self) -> File:
-        pool = self._pool
-        with pool.lock:
-            file = pool.opened.get(self)
+        with self._pool.lock:
+            file = self.opened
             if file is None:
-                pool.make_room()
-                if self.absent and self.prepare is not None:
-                    self.prepare()
-                    self.prepare = None
-                file = pool.opened[self] = pool.disk.open(self.path, create=self.absent)
-                self.absent = False
-            else:
-                pool.opened.move_to_end(self)
+                file = self._open()
+            self.used = True
             self.pins += 1
             return file
+
+    def _open(self) -> File:
+        pool = self._pool
+        pool.make_room()
+        if self.absent and self.prepare is not None:
+            self.prepare()
+            self.prepare = None
+        self.opened = pool.opened[self] = pool.disk.open(self.path, create=self.absent)
+        self.absent = False
+        return self.opened
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -81,9 +98,9 @@ class PooledFile:
         pool = self._pool
         with pool.lock:
             pool.make_room()
-            file = pool.opened[self] = pool.disk.open(self.path, create=True)
-            if file.size():
-                file.truncate(0)
+            self.opened = pool.opened[self] = pool.disk.open(self.path, create=True)
+            if self.opened.size():
+                self.opened.truncate(0)
 
     def rename(self, target: Path) -> None:
         """Readers that hold this object go on reading the same bytes."""
@@ -96,5 +113,5 @@ class PooledFile:
     def close(self) -> None:
         """Give the descriptor back now, unless somebody is using it; the pool does so later otherwise."""
         with self._pool.lock:
-            if not self.pins and self in self._pool.opened:
-                self._pool.opened.pop(self).close()
+            if not self.pins and self.opened is not None:
+                self._pool.let_go(self)

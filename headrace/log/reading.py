@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.log.segment import NotCached, Segment
 from headrace.wire.batches import HEADER_BYTES, BatchHeader
 from headrace.world.disk import Buffer
 
 
-class Wanted(NamedTuple):
+class Wanted(Struct, frozen=True):
     """What a reader asked for; `limited` if `below` is not simply the log's end."""
 
     offset: int
@@ -101,7 +103,7 @@ def slice_of(segments: Sequence[Segment], wanted: Wanted) -> Slice:
     except NotCached:
         at = segment_at(segments, wanted.offset)
         size = min(max(wanted.max_bytes, 1), segments[at].size)
-        later = wanted._replace(limited=True)  # by then the log may have grown past what this reader may see
+        later = replace(wanted, limited=True)  # by then the log may have grown past what this reader may see
         return Slice(size, None, 0, later, segments)
 
 
@@ -112,7 +114,7 @@ def find(segments: Sequence[Segment], wanted: Wanted, *, wait: bool) -> Slice:
         next_offset = found.first_header(wait=wait).next_offset
         if next_offset >= wanted.below:
             break
-        behind = _next_batches(segments, wanted._replace(offset=next_offset), wait)
+        behind = _next_batches(segments, replace(wanted, offset=next_offset), wait)
         if not behind.size:
             break
         found = behind

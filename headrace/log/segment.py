@@ -259,8 +259,11 @@ class Segment:
     def locate(self, offset: int, *, wait: bool) -> int:
         """Where the first batch lies that ends behind `offset`; the segment's size if there is none."""
         if not wait and offset >= self._recent_floor:  # `wait` means another thread, and the arrays move
-            at = bisect_right(self._recent_ends, offset)
-            return self._recent_positions[at] if at < len(self._recent_ends) else self.size
+            ends = self._recent_ends
+            if len(ends) > 1 and ends[-2] <= offset < ends[-1]:
+                return self._recent_positions[-1]  # of the last batch: what a reader asks for that keeps up
+            at = bisect_right(ends, offset)
+            return self._recent_positions[at] if at < len(ends) else self.size
         size = self.size
         for position, header in self.headers(
             self.index(wait=wait).position_of(offset - self.base_offset), size, wait=wait

@@ -42,6 +42,8 @@ class Swap(Struct, frozen=True):
 
 
 class TrimmableLog(DurableLog):
+    __slots__ = ()
+
     # -- from the front -----------------------------------------------------------------------------------------------
 
     def advance_start(self, offset: int) -> None:

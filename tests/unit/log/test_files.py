@@ -20,19 +20,30 @@ def pool_of(capacity: int, names: str) -> tuple[FilePool, list[PooledFile]]:
     return pool, files
 
 
-def test_the_file_unused_for_longest_is_closed_and_opens_again_when_asked() -> None:
-    pool, (a, b, c) = pool_of(2, "abc")
-    assert list(pool.opened) == [b, c]
+def test_a_file_that_was_not_used_of_late_is_closed_and_opens_again_when_asked() -> None:
+    pool, (a, b, c, d) = pool_of(3, "abcd")
+    assert set(pool.opened) == {b, c, d}
+    with b, d:
+        pass
     with a as file:
         file.append((b"again",))
-    assert list(pool.opened) == [c, a]
+    assert set(pool.opened) == {a, b, d}, "all others were used since"
     with c:
         pass
+    assert set(pool.opened) == {a, c, d}, "nobody used it after it was passed over"
     with b:
         pass
-    assert list(pool.opened) == [c, b]
     with a as file:
         assert file.pread(9, 0) == b"again"
+
+
+def test_when_all_were_used_the_oldest_goes() -> None:
+    pool, (a, b, c) = pool_of(2, "abc")
+    with b, c:
+        pass
+    with a:
+        pass
+    assert set(pool.opened) == {a, c}
 
 
 def test_a_file_in_use_is_never_closed_by_others() -> None:
