@@ -28,8 +28,7 @@ class Dispatcher:
 
     def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | None:
         started = self._monotonic()
-        header, at = frames.parse_request_header(frame)
-        api_key, version, correlation_id, client_id = header
+        api_key, version, correlation_id, at = frames.parse_request_header(frame)
         api = self._apis.get(api_key)
         if api is None:
             raise Disconnect(f"API {api_key} is not served")
@@ -40,21 +39,21 @@ class Dispatcher:
         if api.express is not None:
             done = api.express(frame, version, at, correlation_id)
             if done is not None:
-                self._seen.note(api_key, self._monotonic() - started)
+                self._seen[api_key].note(self._monotonic() - started)
                 return done
         body = decode_request(api_key, version, frame, at)
-        reply = api.handler(Request(api_key, version, client_id, body, peer))
+        reply = api.handler(Request(api_key, version, frames.client_id(frame), body, peer))
         if reply is None:
-            self._seen.note(api_key, self._monotonic() - started)
+            self._seen[api_key].note(self._monotonic() - started)
             return None
         if isinstance(reply, Message):
             chunks = _encode(api_key, version, correlation_id, reply)
-            self._seen.note(api_key, self._monotonic() - started)
+            self._seen[api_key].note(self._monotonic() - started)
             return chunks
         return PendingReply(self, api_key, version, correlation_id, started, reply)
 
     def finish(self, pending: PendingReply, message: Message) -> list[Buffer]:
-        self._seen.note(pending.api_key, self._monotonic() - pending.started)
+        self._seen[pending.api_key].note(self._monotonic() - pending.started)
         return _encode(pending.api_key, pending.version, pending.correlation_id, message)
 
 

@@ -72,7 +72,7 @@ def broker_metrics(
     seconds = HistogramMetricFamily(
         "headrace_request_seconds", "Time from a request's arrival to its reply, long polls included.", labels=["api"]
     )
-    for api_key, latencies in requests.by_api.items():
+    for api_key, latencies in requests.items():
         _add(seconds, [api_names.get(api_key, str(api_key))], latencies)
     yield seconds
     yield GaugeMetricFamily("headrace_connections", "Open connections.", len(listener.connections))

@@ -33,9 +33,8 @@ class Latencies:
         return found
 
 
-class RequestsSeen:
-    def __init__(self) -> None:
-        self.by_api: defaultdict[int, Latencies] = defaultdict(Latencies)
+class RequestsSeen(defaultdict[int, Latencies]):
+    """By API key."""
 
-    def note(self, api_key: int, seconds: float) -> None:
-        self.by_api[api_key].note(seconds)
+    def __init__(self) -> None:
+        super().__init__(Latencies)

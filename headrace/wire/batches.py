@@ -13,8 +13,8 @@ A broker reads headers and never opens the records, except on topics that ask fo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 from headrace.wire.checksum import crc32c
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -90,6 +90,9 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
+_header = cast("Callable[[type[BatchHeader], tuple[Any, ...]], BatchHeader]", tuple.__new__)
+
+
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header at `at`; struct.error if fewer than 61 bytes are there."""
     return BatchHeader._make(HEADER.unpack_from(buffer, at))
@@ -123,7 +126,7 @@ def split_produced(records: memoryview) -> list[tuple[int, BatchHeader]]:
             if end - at > 16 and records[at + 16] != MAGIC:
                 raise KafkaError(ErrorCode.unsupported_for_message_format, f"record format {records[at + 16]}, not 2")
             raise KafkaError(ErrorCode.corrupt_message, f"a record batch is cut short: {end - at} bytes left")
-        header = BatchHeader._make(HEADER.unpack_from(records, at))
+        header = _header(BatchHeader, HEADER.unpack_from(records, at))
         if header.magic != MAGIC:
             raise KafkaError(ErrorCode.unsupported_for_message_format, f"record format {header.magic}, not 2")
         stop = at + header.length + PREFIX_BYTES
@@ -133,7 +136,7 @@ def split_produced(records: memoryview) -> list[tuple[int, BatchHeader]]:
             raise KafkaError(ErrorCode.invalid_record, "a record batch whose count and offsets do not fit")
         if crc32c(records[at + 21 : stop]) != header.crc:
             raise KafkaError(ErrorCode.corrupt_message, "a record batch does not match its CRC")
-        if header.codec > LAST_CODEC:
+        if header.attributes & CODEC_MASK > LAST_CODEC:
             raise KafkaError(ErrorCode.unsupported_compression_type, f"compression codec {header.codec} is unknown")
         found.append((at, header))
         at = stop

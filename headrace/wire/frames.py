@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 from headrace.wire.errors import Malformed
 from headrace.wire.messages import header_version, knows
@@ -23,28 +22,27 @@ _CORRELATION_ID = struct.Struct(">i")
 _TAG_FIELDS_AT_MOST = 64
 
 
-class RequestHeader(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str  # "" if the client gave none
+def parse_request_header(frame: memoryview) -> tuple[int, int, int, int]:
+    """API key, version, correlation id, and where the body begins, which is a guess for an unknown API or version.
 
-
-def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header, and where the body begins; of an unknown API or version the body's beginning is a guess."""
+    A plain tuple, and without the client's name, because this runs for every request."""
     if len(frame) < _FIXED_BYTES:
         raise Malformed(f"a request of {len(frame)} bytes")
     api_key, version, correlation_id, size = _FIXED_PART.unpack_from(frame)
     at = _FIXED_BYTES
     if size > len(frame) - at:
         raise Malformed(f"a client id of {size} bytes where {len(frame) - at} are left")
-    client_id = ""
     if size > 0:
-        client_id = str(frame[at : at + size], "utf-8", "replace")  # a name for people: no reason to refuse anybody
         at += size
     if _has_tags(api_key, version):
         at = at + 1 if at < len(frame) and frame[at] == 0 else _skip_tags(frame, at)
-    return RequestHeader(api_key, version, correlation_id, client_id), at
+    return api_key, version, correlation_id, at
+
+
+def client_id(frame: memoryview) -> str:
+    """The name that a client gives itself, "" if it gives none; of a frame whose header was parsed."""
+    size = _FIXED_PART.unpack_from(frame)[3]
+    return str(frame[_FIXED_BYTES : _FIXED_BYTES + size], "utf-8", "replace") if size > 0 else ""
 
 
 def response_prefix(api_key: int, version: int, correlation_id: int) -> bytes:

@@ -35,14 +35,14 @@ class FakeLine:
         if self.closed:
             raise ConnectionError("closed")
         frame = memoryview(b"".join(buffers))[4:]
-        header, at = parse_request_header(frame)
-        asked = decode_request(header.api_key, header.api_version, frame, at)
-        answer = VERSIONS if header.api_key == API_VERSIONS else self._answer(header.api_key, asked)
+        api_key, version, number, at = parse_request_header(frame)
+        asked = decode_request(api_key, version, frame, at)
+        answer = VERSIONS if api_key == API_VERSIONS else self._answer(api_key, asked)
         if answer is None:
             self.closed = True
             return
-        body = b"".join(encode_response(header.api_key, header.api_version, answer))
-        reply = response_prefix(header.api_key, header.api_version, header.correlation_id) + body
+        body = b"".join(encode_response(api_key, version, answer))
+        reply = response_prefix(api_key, version, number) + body
         self._incoming += struct.pack(">i", len(reply)) + reply
 
     def receive_into(self, buffer: memoryview) -> None:

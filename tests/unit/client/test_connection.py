@@ -44,14 +44,14 @@ class Server:
         try:
             while True:
                 frame = memoryview(await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0]))
-                header, at = parse_request_header(frame)
-                if header.api_key == API_VERSIONS:
+                api_key, version, number, at = parse_request_header(frame)
+                if api_key == API_VERSIONS:
                     answer: bytes | Message | None = VERSIONS if self._versions else None
                 else:
-                    answer = self._answer(decode_request(header.api_key, header.api_version, frame, at))
+                    answer = self._answer(decode_request(api_key, version, frame, at))
                 if isinstance(answer, Message):
-                    body = b"".join(encode_response(header.api_key, header.api_version, answer))
-                    body = response_prefix(header.api_key, header.api_version, header.correlation_id) + body
+                    body = b"".join(encode_response(api_key, version, answer))
+                    body = response_prefix(api_key, version, number) + body
                     answer = struct.pack(">i", len(body)) + body
                 if answer is not None:
                     writer.write(answer)
