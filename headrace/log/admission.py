@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import records as wire_records
-from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
+from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, NO_TIMESTAMP, PREFIX_BYTES, TRANSACTIONAL, BatchHeader
 from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError, Malformed
 
 
@@ -17,11 +17,24 @@ def check_client_batch(
 ) -> None:
     """Raises KafkaError with the code that a Kafka broker would give. Only in a `transactional` request may there be
     transactional batches: without a coordinator that knows of them they would stay open for ever."""
-    if header.size > config.max_message_bytes:
+    if header.length + PREFIX_BYTES > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.message_too_large,
             f"a record batch of {header.size} bytes, but max.message.bytes is {config.max_message_bytes}",
         )
+    if header.attributes & (CONTROL | TRANSACTIONAL | LOG_APPEND_TIME):
+        _check_attributes(header, config, transactional)
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise KafkaError(ErrorCode.invalid_record, f"producer {header.producer_id} sent no epoch or no sequence")
+    if not config.log_append_time:
+        latest, earliest = now_ms + config.timestamp_after_max_ms, now_ms - config.timestamp_before_max_ms
+        if header.max_timestamp > latest or earliest > NO_TIMESTAMP:
+            _check_times(records, at, header, earliest, latest)
+    if config.compacted:
+        _check_keys(records, at)
+
+
+def _check_attributes(header: BatchHeader, config: TopicConfig, transactional: bool) -> None:
     attributes = header.attributes
     if attributes & CONTROL:
         raise KafkaError(ErrorCode.invalid_record, "a producer may not send a control batch")
@@ -31,21 +44,12 @@ def check_client_batch(
         )
     if attributes & TRANSACTIONAL and header.producer_id < 0:
         raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer id")
-    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
-        raise KafkaError(ErrorCode.invalid_record, f"producer {header.producer_id} sent no epoch or no sequence")
-    if not config.log_append_time:
-        _check_time(records, at, header, config, now_ms)
-    if config.compacted:
-        _check_keys(records, at)
-
-
-def _check_time(records: memoryview, at: int, header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
-    """The header has the latest time only: where records may be too old, each is looked at, and else to name them."""
-    if header.attributes & LOG_APPEND_TIME:
+    if attributes & LOG_APPEND_TIME and not config.log_append_time:
         raise KafkaError(ErrorCode.invalid_timestamp, "only the broker may mark a batch as LogAppendTime")
-    latest, earliest = now_ms + config.timestamp_after_max_ms, now_ms - config.timestamp_before_max_ms
-    if header.max_timestamp <= latest and earliest <= NO_TIMESTAMP:
-        return
+
+
+def _check_times(records: memoryview, at: int, header: BatchHeader, earliest: int, latest: int) -> None:
+    """The header has the latest time only: where records may be too old, each is looked at, and else to name them."""
     try:
         times = wire_records.times(records, at)
     except Malformed as error:

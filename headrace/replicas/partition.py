@@ -164,7 +164,8 @@ class Partition(FollowedLog):
         """Fence a request that believes in another epoch (KIP-320); -1 means that it does not say."""
         if not self.leads or not self._home.in_touch():
             raise KafkaError(ErrorCode.not_leader_or_follower)
-        self.check_epoch(known_epoch)
+        if known_epoch >= 0:
+            self.check_epoch(known_epoch)
 
     def check_follower(self, known_epoch: int, offset: int) -> None:
         """Whether a consumer may read here although another broker leads (KIP-392)."""
@@ -198,7 +199,7 @@ class Partition(FollowedLog):
         try:
             if not self.leads or (home.lease is not None and not home.lease()):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
-            if self._refusals:
+            if self._refusals.by_producer:
                 self._refusals.check(records, self.log.producers.producers, now_ms)
             appended = self.log.append(
                 records, self.leader_epoch, now_ms=now_ms, internal=internal, transactional=transactional
@@ -206,7 +207,7 @@ class Partition(FollowedLog):
         except KafkaError as error:
             self._refusals.refused(records, error, now_ms)
             raise
-        if self._refusals:
+        if self._refusals.by_producer:
             self._refusals.accepted(records)
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1

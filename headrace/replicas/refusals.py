@@ -37,22 +37,19 @@ class _Refused(NamedTuple):
 
 class Refusals:
     def __init__(self) -> None:
-        self._by_producer: dict[int, _Refused] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_producer)
+        self.by_producer: dict[int, _Refused] = {}
 
     def check(self, records: memoryview, written: Mapping[int, Producer], now_ms: int) -> None:
         """Raises KafkaError for what is behind a refused batch. `written` is what the log knows of producers: what
         follows directly on what is written is behind nothing."""
         header = _first(records)
-        refused = None if header is None else self._by_producer.get(header.producer_id)
+        refused = None if header is None else self.by_producer.get(header.producer_id)
         if header is None or refused is None:
             return
         known = written.get(header.producer_id)
         is_next = known is not None and 0 <= known.next_sequence == header.base_sequence
         if header.producer_epoch != refused.epoch or now_ms - refused.at_ms > _KEPT_MS or is_next:
-            del self._by_producer[header.producer_id]
+            del self.by_producer[header.producer_id]
         elif 0 < (header.base_sequence - refused.sequence) % _SEQUENCES < _SEQUENCES // 2:
             raise KafkaError(
                 refused.code,
@@ -65,26 +62,26 @@ class Refusals:
         header = _first(records)
         if header is None or header.producer_id < 0 or header.base_sequence < 0:
             return
-        known = self._by_producer.get(header.producer_id)
+        known = self.by_producer.get(header.producer_id)
         if error.code not in _PASSING:
             self.accepted(records)
         elif known is None or known.epoch != header.producer_epoch:
-            if len(self._by_producer) >= _KEPT:
-                del self._by_producer[next(iter(self._by_producer))]
+            if len(self.by_producer) >= _KEPT:
+                del self.by_producer[next(iter(self.by_producer))]
             refused = _Refused(header.producer_epoch, header.base_sequence, error.code, now_ms)
-            self._by_producer[header.producer_id] = refused
+            self.by_producer[header.producer_id] = refused
 
     def forget(self) -> None:
         """A new leader has refused nobody: what came to the one before may be written by now."""
-        self._by_producer.clear()
+        self.by_producer.clear()
 
     def accepted(self, records: memoryview) -> None:
         """What was refused is written now, or never will be."""
         header = _first(records)
         if header is not None:
-            known = self._by_producer.get(header.producer_id)
+            known = self.by_producer.get(header.producer_id)
             if known is not None and (known.epoch, known.sequence) == (header.producer_epoch, header.base_sequence):
-                del self._by_producer[header.producer_id]
+                del self.by_producer[header.producer_id]
 
 
 def _first(records: memoryview) -> BatchHeader | None:

@@ -72,26 +72,23 @@ class Wanting:
 
 
 class FetchWaiters:
-    __slots__ = ("_wanting",)
+    __slots__ = ("wanting",)
 
     def __init__(self) -> None:
-        self._wanting: dict[Wanting, None] = {}  # whoever came first is woken first
-
-    def __bool__(self) -> bool:
-        return bool(self._wanting)
+        self.wanting: dict[Wanting, None] = {}  # whoever came first is woken first
 
     def enter(self, wanting: Wanting) -> None:
-        self._wanting[wanting] = None
+        self.wanting[wanting] = None
 
     def leave(self, wanting: Wanting) -> None:
-        self._wanting.pop(wanting, None)
+        self.wanting.pop(wanting, None)
 
     def arrived(self, size: int) -> None:
-        for wanting in self._wanting:
+        for wanting in self.wanting:
             wanting.add(size)
 
     def wake_all(self) -> None:
-        for wanting in self._wanting:
+        for wanting in self.wanting:
             wanting.wake()
 
 
@@ -173,9 +170,9 @@ class Readers:
         else:
             size = self._uncommitted_bytes * (offset - before) // (end - before)
         self._uncommitted_bytes -= size
-        if self._committed:
+        if self._committed.wanting:
             self._committed.arrived(size)
-        if self._stable and partition.last_stable_offset > self._stable_seen:
+        if self._stable.wanting and partition.last_stable_offset > self._stable_seen:
             self._stable_seen = partition.last_stable_offset
             if self._ends_waiting:
                 self._stable.wake_all()  # all of a transaction at once, however much that is

@@ -24,7 +24,7 @@ def refused(refusals: Refusals, sequence: int, *, epoch: int = 0, now_ms: int = 
 
 def test_what_is_behind_shares_the_refusal_until_the_batch_has_come_again() -> None:
     refusals = Refusals()
-    assert not refusals
+    assert not refusals.by_producer
     refusals.refused(from_producer(5), FULL, 0)
     refusals.refused(from_producer(6), FULL, 0)
     assert refused(refusals, 6) is refused(refusals, 9) is ErrorCode.kafka_storage_error
@@ -32,7 +32,7 @@ def test_what_is_behind_shares_the_refusal_until_the_batch_has_come_again() -> N
     assert refused(refusals, 4) is None, "a retry of what was written before"
     refusals.accepted(from_producer(5))
     assert refused(refusals, 6) is None
-    assert not refusals
+    assert not refusals.by_producer
 
 
 def test_sequences_start_over() -> None:
@@ -52,14 +52,14 @@ def test_a_higher_epoch_another_reason_and_time_end_it() -> None:
             refusals.refused(from_producer(5), KafkaError(ErrorCode.message_too_large), 0)
         else:
             assert refused(refusals, 6, now_ms=600_001) is None
-        assert not refusals, end
+        assert not refusals.by_producer, end
 
 
 def test_batches_without_a_producer_are_no_concern() -> None:
     refusals = Refusals()
     refusals.refused(memoryview(b"short"), FULL, 0)
     refusals.refused(from_producer(5, producer=-1), FULL, 0)
-    assert not refusals
+    assert not refusals.by_producer
 
 
 def test_a_batch_that_another_leader_took_holds_nobody_back() -> None:
@@ -85,7 +85,7 @@ def test_what_follows_directly_on_what_is_written_is_behind_nothing() -> None:
     states = ProducerStates()
     states.remember(read_header(from_producer(4, count=3)), 0, -1, 0)
     refusals.check(from_producer(7), states.producers, 0)
-    assert not refusals
+    assert not refusals.by_producer
 
 
 @pytest.mark.parametrize("reason", ["disk", "replicas"])

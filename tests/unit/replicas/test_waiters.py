@@ -57,6 +57,6 @@ def test_a_fetch_wakes_once_enough_bytes_came_over_all_its_partitions() -> None:
         other.arrived(40)
         assert wanting.done.done()
         one.leave(wanting)
-        assert not one
+        assert not one.wanting
 
     asyncio.run(story())
