@@ -61,6 +61,9 @@ class Samples:
     def add(self, metric: str, peer: str, value: float) -> None:
         self._values.setdefault(metric, {}).setdefault(peer, []).append(value)
 
+    def values(self, metric: str, peer: str) -> list[float]:
+        return list(self._values.get(metric, {}).get(peer, []))
+
     def median(self, metric: str, peer: str) -> float | None:
         values = self._values.get(metric, {}).get(peer)
         return statistics.median(values) if values else None

@@ -15,12 +15,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import frames, topics
+from bench import cores, frames, topics
 from bench.figures import Samples, percentile
 from bench.lag import LagWatch
 from bench.load import Generator, Order
 from bench.peers import HOST, Peer
-from bench.processes import cpu_seconds
+from bench.processes import Children, cpu_seconds
 
 TOPIC = "bench-latency"
 ECHO = "a plain echo"
@@ -32,8 +32,9 @@ PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("p999", 99.9))
 class Latency:
     """Round trips of single messages on all peers."""
 
-    def __init__(self, generator: Generator, samples: Samples, lag: LagWatch, folder: Path) -> None:
-        self._generator, self._samples, self._lag, self._folder = generator, samples, lag, folder
+    def __init__(self, children: Children, generator: Generator, samples: Samples, lag: LagWatch, folder: Path) -> None:
+        self._children, self._generator, self._samples = children, generator, samples
+        self._lag, self._folder = lag, folder
 
     def prepare(self, peers: Sequence[Peer], messages: int) -> None:
         for peer in peers:
@@ -43,6 +44,7 @@ class Latency:
                 self._generator.end_to_end_seconds(peer, _order(messages))
 
     def round(self, peers: Sequence[Peer], messages: int) -> None:
+        cores.measure(self._children, self._samples)
         for peer in peers:
             with peer.awake(), self._lag.stretch(peer):
                 before = cpu_seconds(peer.pid)

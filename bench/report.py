@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
+from bench.cores import MACHINE
 from bench.disk import FILE
 from bench.figures import Samples
 from bench.goals import CHAPTERS, Goal, Metric, titled
@@ -22,6 +23,7 @@ from bench.peers import FLUSH_MS
 OURS, THEIRS = "headrace", "Apache Kafka"
 HEADINGS = ("", OURS, THEIRS, "ratio", "goal", "")
 ABSENT = "n/a"
+_WELL_APART = 85  # per cent of the speed of one alone
 _BESIDE_THE_DISK = (
     ("produce 100 B, large batches", "produce.mb", "file.write"),
     ("produce 100 B, 16 KB batches", "small.mb", "file.write"),
@@ -92,6 +94,18 @@ def echo_line(samples: Samples) -> str | None:
     return (
         f"A server in C that only writes and answers, over a bare socket: p50 {p50 * 1000:.0f} µs, "
         f"p99 {p99 * 1000:.0f} µs; no broker that sleeps in between gets below that on this machine."
+    )
+
+
+def cores_line(samples: Samples) -> str | None:
+    """Where the processors of the machine are not what they seem, figures that depend on two of them vary."""
+    shares = samples.values("cores.together", MACHINE)
+    if not shares or min(shares) >= _WELL_APART:
+        return None
+    told = ", ".join(f"{share:.0f}" for share in shares)
+    return (
+        f"Two busy programs at once ran at {told} % of the speed of one alone (by round): the processors of this "
+        "machine share a core at times, and one message at a time takes longer then."
     )
 
 
@@ -234,8 +248,8 @@ def _introduction(about: Circumstances) -> str:
 
 
 def _afterwords(samples: Samples, about: Circumstances) -> list[str]:
-    lines = [line for line in (disk_line(samples), echo_line(samples), idempotence_line(samples)) if line is not None]
-    return [*lines, *ceiling_lines(samples, about.cores), *about.remarks]
+    lines = (disk_line(samples), echo_line(samples), cores_line(samples), idempotence_line(samples))
+    return [*filter(None, lines), *ceiling_lines(samples, about.cores), *about.remarks]
 
 
 def _markdown_table(headings: Sequence[str], body: Sequence[Row]) -> list[str]:

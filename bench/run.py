@@ -101,7 +101,7 @@ class Bench:
             warm_up = sizes.thorough_warm_up() if warm else sizes.short_warm_up()
             return Workload(name, lambda peers: work.prepare(peers, warm_up), work.round)
         if name == "latency":
-            single = Latency(generator, self.samples, self._lag, self._folder)
+            single = Latency(self._children, generator, self.samples, self._lag, self._folder)
             singles = sizes.single_messages if warm else sizes.warm_single_messages
             return Workload(
                 name,

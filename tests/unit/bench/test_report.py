@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import report
+from bench.cores import MACHINE
 from bench.figures import Samples
 from bench.goals import Goal
 from bench.latency import ECHO
@@ -110,6 +111,15 @@ def test_what_idempotence_costs_the_client_is_told_below_the_table() -> None:
     told = "plain and idempotent: 0.30 and 0.33 s, +10%"
     assert told in (report.idempotence_line(samples) or "")
     assert told in report.as_text(samples, about()).replace("\n", " ")
+
+
+def test_processors_that_share_a_core_are_told_of() -> None:
+    samples = samples_of(ack__p50=(0.08, 0.2))
+    for share in (99.0, 97.4):
+        samples.add("cores.together", MACHINE, share)
+    assert report.cores_line(samples) is None
+    samples.add("cores.together", MACHINE, 55.0)
+    assert "99, 97, 55 % of the speed of one alone" in report.as_text(samples, about()).replace("\n", " ")
 
 
 def test_the_least_that_a_round_trip_takes_is_told_below_the_table() -> None:
