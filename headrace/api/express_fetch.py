@@ -1,9 +1,10 @@
-"""The express lane of Fetch: a consumer without a session, as librdkafka's are, for which there are records now.
+"""The express lane of Fetch: a consumer without a session, as librdkafka's are.
 
 It reads such a request and writes its answer by hand, where the full path (api.fetch) builds messages for it; the
-reading between the two is the same. Whatever is unusual is left to the full path, which begins anew: sessions,
-replicas, racks, errors, aborted transactions, too few bytes to answer at once, and bytes that are not in memory. A
-property test holds both paths against each other, byte for byte.
+reading between the two is the same. A request for which there are too few records yet waits as its bytes, and is read
+once more when there are enough or its time is up. Whatever is unusual is left to the full path, which begins anew:
+sessions, replicas, racks, errors, aborted transactions, and records that are not in memory. A property test holds both
+paths against each other, byte for byte.
 
 Request (v12 and up with compact lengths and tags, v13 and up with the topic's id instead of its name):
     replica (to v14), wait, min bytes, max bytes, isolation, session id and epoch (v7),
@@ -16,14 +17,17 @@ Response:
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import uuid
 from functools import cache
 
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
+from headrace.replicas.waiters import Audience, Wanting
 from headrace.wire.batches import Buffer
 from headrace.wire.errors import KafkaError
+from headrace.world.clock import Clock
 
 READ_COMMITTED = 1
 _NO_SESSION = (0, -1)
@@ -60,18 +64,32 @@ Topic = tuple[memoryview, str | uuid.UUID, list[tuple[int, ...]]]  # its name on
 
 
 class ExpressFetch:
-    def __init__(self, host: ReplicaHost, max_bytes: int) -> None:
+    def __init__(self, host: ReplicaHost, clock: Clock, max_bytes: int) -> None:
         self._host = host
+        self._clock = clock
         self._max_bytes = max_bytes
 
-    def __call__(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
-        """The whole reply; None if this request must take the full path."""
+    def __call__(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | LongPoll | None:
+        """The whole reply, or one that waits for more records; None if this request must take the full path."""
+        found = self._read(frame, version, at)
+        if found is None:
+            return None
+        if found.missing_bytes > 0 and found.wait_ms > 0:
+            return LongPoll(self, frame, (version, at, correlation_id), found, self._clock)
+        return found.whole(correlation_id)
+
+    def answer(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
+        """The reply with what there is, be it enough or not."""
+        found = self._read(frame, version, at)
+        return None if found is None else found.whole(correlation_id)
+
+    def _read(self, frame: memoryview, version: int, at: int) -> _Answer | None:
         try:
-            return self._reply(frame, _layout(version), at, correlation_id)
+            return self._answer(frame, _layout(version), at)
         except (KafkaError, struct.error, IndexError, UnicodeDecodeError):
             return None
 
-    def _reply(self, frame: memoryview, layout: Layout, at: int, correlation_id: int) -> list[Buffer] | None:
+    def _answer(self, frame: memoryview, layout: Layout, at: int) -> _Answer | None:
         head = layout.head.unpack_from(frame, at)
         at += layout.head.size
         if layout.replica:
@@ -95,15 +113,46 @@ class ExpressFetch:
                 if not answer.partition(partition, fields):
                     return None
             answer.topic_ends()
-        if not answer.more and answer.size < min(min_bytes, max_bytes) and wait_ms > 0:
+        if not answer.read:
             return None
-        return answer.whole(correlation_id)
+        answer.wait_ms = wait_ms
+        answer.missing_bytes = 0 if answer.more else min(min_bytes, max_bytes) - answer.size
+        return answer
+
+
+class LongPoll:
+    """A request that waits for records to come, or for its time to be up."""
+
+    __slots__ = ("_asked", "_lane", "_partitions", "_timer", "_wanting", "due", "frame")
+
+    def __init__(
+        self, lane: ExpressFetch, frame: memoryview, asked: tuple[int, int, int], found: _Answer, clock: Clock
+    ) -> None:
+        self.frame = memoryview(bytes(frame))
+        self.due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lane = lane
+        self._asked = asked  # version, where the body begins, correlation id
+        self._wanting = Wanting(found.missing_bytes, self.due)
+        self._partitions = [partition for partition, _ in found.read]
+        audience = Audience.STABLE if found.stable else Audience.COMMITTED
+        for partition in self._partitions:
+            partition.readers.enter(self._wanting, audience, partition)
+        self._timer = clock.call_later(found.wait_ms / 1000, self._wanting.wake)
+        self.due.add_done_callback(self._leave)
+
+    def answer(self) -> list[Buffer] | None:
+        return self._lane.answer(self.frame, *self._asked)
+
+    def _leave(self, _: object) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.readers.leave(self._wanting)
 
 
 class _Answer:
     """A response as it grows: `text` between the records of two partitions, and `chunks` of both before that."""
 
-    __slots__ = ("chunks", "layout", "left", "more", "read", "size", "stable", "text")
+    __slots__ = ("chunks", "layout", "left", "missing_bytes", "more", "read", "size", "stable", "text", "wait_ms")
 
     def __init__(self, layout: Layout, topics: int, stable: bool, max_bytes: int) -> None:
         self.layout = layout
@@ -111,6 +160,8 @@ class _Answer:
         self.left = max_bytes
         self.size = 0  # of all records
         self.more = False
+        self.missing_bytes = 0  # to what the client would wait for
+        self.wait_ms = 0
         self.read: list[tuple[Partition, int]] = []
         self.chunks: list[Buffer] = []
         count = bytes((topics + 1,)) if layout.compact else _INT32.pack(topics)

@@ -18,7 +18,7 @@ from headrace.api.alter_replica_log_dirs import AlterReplicaLogDirs
 from headrace.api.api_versions import ApiVersions
 from headrace.api.consumer_group_describe import ConsumerGroupDescribe
 from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
-from headrace.api.contract import Handler, Peer
+from headrace.api.contract import Express, Handler, Peer
 from headrace.api.create_partitions import CreatePartitions
 from headrace.api.create_topics import CreateTopics
 from headrace.api.delete_groups import DeleteGroups
@@ -70,17 +70,12 @@ from headrace.coordinators.transactions.coordinator import TransactionCoordinato
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
 from headrace.replicas.host import ReplicaHost
-from headrace.wire.batches import Buffer
 from headrace.wire.messages import Message
 from headrace.world.world import World
 
 API_VERSIONS = 18
 # Levels in force. transaction.version 2 needs Produce 12, AddPartitionsToTxn 5 and EndTxn 5.
 FEATURES = {"group.version": 1, "transaction.version": 2}
-
-
-# (frame, version, where the body begins, correlation id) -> the whole reply, or None: the handler must do it
-Express = Callable[[memoryview, int, int, int], list[Buffer] | None]
 
 
 class Api(Struct, frozen=True):
@@ -146,7 +141,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
     apis = [
         Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
-        Api(1, "Fetch", 4, 18, fetch, express=ExpressFetch(host, config.fetch_max_bytes)),
+        Api(1, "Fetch", 4, 18, fetch, express=ExpressFetch(host, clock, config.fetch_max_bytes)),
         Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
         Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, brokers, config.auto_create_topics)),
         Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),

@@ -18,13 +18,12 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Awaitable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from headrace.api.contract import Disconnect, Peer
 from headrace.server.spare_buffers import SPARE_BYTES, SpareBuffers
 from headrace.server.turns import Turns
 from headrace.wire.errors import Malformed
-from headrace.wire.messages import Message
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +39,11 @@ _LARGE_BYTES = 4 * _SPARE_FROM_BYTES  # a frame; the next one of the same client
 class Pending(Protocol):
     """A reply that is not known yet."""
 
-    awaited: Awaitable[Message]
+    @property
+    def awaited(self) -> Awaitable[Any]: ...
 
-    def finish(self, message: Message) -> list[Buffer]:
-        """The reply's bytes, size and header included."""
+    def finish(self, result: Any) -> list[Buffer] | Pending | None:
+        """As `Dispatch`, once what was awaited is there."""
         ...
 
 
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large = False  # the last frame was
         self._queue: deque[_Slot] = deque()
         self._out: list[Buffer] = []
-        self._tasks: set[asyncio.Future[Message]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._paused_by_peer = False
         self._reading = True
         self.peer = Peer("", 0, "", 0)
@@ -248,16 +248,19 @@ class Connection(asyncio.BufferedProtocol):
             return True
         slot = _Slot()
         self._queue.append(slot)
-        task = asyncio.ensure_future(reply.awaited)
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._answered(slot, reply, done))
+        self._wait_for(reply, slot)
         if len(self._queue) >= _MAX_WAITING_REPLIES:
             self._steer_reading()
         return True
 
     # --- replies ----------------------------------------------------------------------------------------------------
 
-    def _answered(self, slot: _Slot, reply: Pending, done: asyncio.Future[Message]) -> None:
+    def _wait_for(self, reply: Pending, slot: _Slot) -> None:
+        task = asyncio.ensure_future(reply.awaited)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._answered(slot, reply, done))
+
+    def _answered(self, slot: _Slot, reply: Pending, done: asyncio.Future[Any]) -> None:
         self._tasks.discard(done)
         if self._transport is None or done.cancelled():
             return
@@ -267,7 +270,15 @@ class Connection(asyncio.BufferedProtocol):
                 logger.error("a request from %s:%d failed", self.peer.host, self.peer.port, exc_info=problem)
             self._close(str(problem))
             return
-        slot.chunks = reply.finish(done.result())
+        try:
+            finished = reply.finish(done.result())
+        except (Malformed, Disconnect) as reason:
+            self._close(str(reason))
+            return
+        if finished is not None and not isinstance(finished, list):
+            self._wait_for(finished, slot)
+            return
+        slot.chunks = finished or []
         queue = self._queue
         while queue and queue[0].chunks is not None:
             self._out += queue.popleft().chunks or []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Mapping
 
-from headrace.api.contract import Disconnect, Peer, Request
+from headrace.api.contract import Disconnect, Parked, Peer, Request
 from headrace.api.table import Api
 from headrace.server.connection import Buffer
 from headrace.server.requests_seen import RequestsSeen
@@ -26,7 +26,7 @@ class Dispatcher:
         self._seen = seen
         self._monotonic = clock.monotonic
 
-    def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | None:
+    def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | ParkedReply | None:
         started = self._monotonic()
         api_key, version, correlation_id, at = frames.parse_request_header(frame)
         api = self._apis.get(api_key)
@@ -38,11 +38,18 @@ class Dispatcher:
             return _encode(api_key, 0, correlation_id, api.unknown_version())
         if api.express is not None:
             done = api.express(frame, version, at, correlation_id)
-            if done is not None:
+            if isinstance(done, list):
                 self._seen[api_key].note(self._monotonic() - started)
                 return done
+            if done is not None:
+                return ParkedReply(self, api_key, started, peer, done)
+        return self.in_full(frame, started, peer)
+
+    def in_full(self, frame: memoryview, started: float, peer: Peer) -> list[Buffer] | PendingReply | None:
+        """The way of a request that has passed the checks and that no express lane has answered."""
+        api_key, version, correlation_id, at = frames.parse_request_header(frame)
         body = decode_request(api_key, version, frame, at)
-        reply = api.handler(Request(api_key, version, frames.client_id(frame), body, peer))
+        reply = self._apis[api_key].handler(Request(api_key, version, frames.client_id(frame), body, peer))
         if reply is None:
             self._seen[api_key].note(self._monotonic() - started)
             return None
@@ -53,8 +60,12 @@ class Dispatcher:
         return PendingReply(self, api_key, version, correlation_id, started, reply)
 
     def finish(self, pending: PendingReply, message: Message) -> list[Buffer]:
-        self._seen[pending.api_key].note(self._monotonic() - pending.started)
+        self.note(pending.api_key, pending.started)
         return _encode(pending.api_key, pending.version, pending.correlation_id, message)
+
+    def note(self, api_key: int, started: float) -> None:
+        """A request was answered just now."""
+        self._seen[api_key].note(self._monotonic() - started)
 
 
 class PendingReply:
@@ -78,6 +89,27 @@ class PendingReply:
 
     def finish(self, message: Message) -> list[Buffer]:
         return self._dispatcher.finish(self, message)
+
+
+class ParkedReply:
+    """Of a request that the express lane answers later."""
+
+    __slots__ = ("_api_key", "_dispatcher", "_parked", "_peer", "_started", "awaited")
+
+    def __init__(self, dispatcher: Dispatcher, api_key: int, started: float, peer: Peer, parked: Parked) -> None:
+        self._dispatcher = dispatcher
+        self._api_key = api_key
+        self._started = started
+        self._peer = peer
+        self._parked = parked
+        self.awaited = parked.due
+
+    def finish(self, _: object) -> list[Buffer] | PendingReply | None:
+        chunks = self._parked.answer()
+        if chunks is None:  # by now there is something unusual about it
+            return self._dispatcher.in_full(self._parked.frame, self._started, self._peer)
+        self._dispatcher.note(self._api_key, self._started)
+        return chunks
 
 
 def _encode(api_key: int, version: int, correlation_id: int, message: Message) -> list[Buffer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import uuid
 from collections.abc import Coroutine, Iterator
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.api.contract import Peer, Reply, Request
-from headrace.api.express_fetch import ExpressFetch
+from headrace.api.express_fetch import ExpressFetch, LongPoll
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.leader_hints import LeaderHints
@@ -23,6 +24,7 @@ from headrace.model.transaction_end import TransactionEnd
 from headrace.replicas.host import ReplicaHost
 from headrace.wire import frames
 from headrace.wire.batches import TRANSACTIONAL
+from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, decode_request, encode_request, encode_response, header_version
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
@@ -58,7 +60,7 @@ class Room:
         sessions = FetchSessions(clock, SeededEntropy(1), 10)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
         self.full = Fetch(self.host, sessions, clock, SeededEntropy(2), self.disk.off_loop, MAX_BYTES, hints)
-        self.express = ExpressFetch(self.host, MAX_BYTES)
+        self.express = ExpressFetch(self.host, clock, MAX_BYTES)
 
     def _abort(self, topic: str, index: int, now_ms: int) -> None:
         partition = self.host.find(topic, index)
@@ -68,14 +70,17 @@ class Room:
         partition.append(memoryview(records), transactional=True)
         partition.append_end(TransactionEnd(7, 0, 0, False, 0))
 
-    def both(self, version: int, body: Message) -> tuple[bytes | None, Reply]:
+    def both(self, version: int, body: Message) -> tuple[bytes | LongPoll | None, Reply]:
         """What the lane answers, and what the full path does."""
         frame, at = frame_of(version, body)
         lane = self.express(frame, version, at, 5)
         asked = decode_request(FETCH, version, frame, at)
-        return None if lane is None else b"".join(lane), self.full(
-            Request(FETCH, version, "", asked, Peer("", 0, "", 0))
-        )
+        frame[at:] = bytes(len(frame) - at)  # as the next request in the same buffer does
+        full = self.full(Request(FETCH, version, "", asked, Peer("", 0, "", 0)))
+        return b"".join(lane) if isinstance(lane, list) else lane, full
+
+    def append(self, topic: str, index: int, count: int = 1) -> None:
+        self.host.find(topic, index).append(batch(count, at=0, value=b"new"))
 
 
 def in_room(story: Coroutine[Any, Any, None]) -> None:
@@ -149,10 +154,92 @@ def test_the_usual_request_is_answered_as_by_the_full_path_and_any_other_is_left
 ) -> None:
     async def story() -> None:
         lane, full = Room().both(version, body)
-        if isinstance(full, Message) and is_plain(full):
+        if not isinstance(full, Message):
+            assert isinstance(lane, LongPoll), "both wait"
+        elif is_plain(full):
             assert lane == encoded(version, full)
         else:
-            assert lane is None, "the full path waits, refuses, or has other news"
+            assert lane is None, "the full path refuses, or has other news"
+
+    in_room(story())
+
+
+@given(versions, requests, st.lists(st.integers(0, PARTITIONS - 1), max_size=4))
+@settings(max_examples=300)
+def test_a_request_that_waits_is_answered_as_by_the_full_path(version: int, body: Message, appends: list[int]) -> None:
+    async def story() -> None:
+        room = Room()
+        lane, full = room.both(version, body)
+        if isinstance(full, Message) or full is None:
+            return
+        assert isinstance(lane, LongPoll)
+        waiting = asyncio.ensure_future(full)
+        for index in appends:
+            await asyncio.sleep(0.01)
+            assert lane.due.done() == waiting.done()
+            room.append("orders", index)
+        if not waiting.done():
+            await asyncio.sleep(1)
+        answer = await waiting
+        assert lane.due.done()
+        assert b"".join(lane.answer() or []) == encoded(version, answer)
+
+    in_room(story())
+
+
+def test_a_request_waits_for_as_much_as_it_asks_for() -> None:
+    async def story() -> None:
+        room = Room()
+        frame, at = frame_of(11, request(topic("orders", partition(0)), min_bytes=100))
+        poll = room.express(frame, 11, at, 5)
+        assert isinstance(poll, LongPoll)
+        room.append("orders", 0)
+        await asyncio.sleep(0.1)
+        assert not poll.due.done(), "one batch is not enough"
+        room.append("orders", 0)
+        assert poll.due.done()
+
+    in_room(story())
+
+
+def test_a_request_waits_no_longer_than_it_says() -> None:
+    async def story() -> None:
+        frame, at = frame_of(11, request(topic("orders", partition(0)), max_wait_ms=500))
+        poll = Room().express(frame, 11, at, 5)
+        assert isinstance(poll, LongPoll)
+        await asyncio.sleep(0.49)
+        assert not poll.due.done()
+        await asyncio.sleep(0.02)
+        assert poll.due.done()
+
+    in_room(story())
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_who_went_away_is_not_told_any_more(isolation: int) -> None:
+    async def story() -> None:
+        room = Room()
+        frame, at = frame_of(11, request(topic("orders", partition(0)), isolation_level=isolation))
+        polls = [room.express(frame, 11, at, number) for number in range(2)]
+        gone, there = [poll for poll in polls if isinstance(poll, LongPoll)]
+        gone.due.cancel()
+        await asyncio.sleep(0)
+        room.append("orders", 0)
+        assert gone.due.cancelled()
+        assert there.due.done()
+
+    in_room(story())
+
+
+def test_a_request_whose_leader_resigns_while_it_waits_is_left_to_the_full_path() -> None:
+    async def story() -> None:
+        room = Room()
+        frame, at = frame_of(11, request(topic("orders", partition(0))))
+        poll = room.express(frame, 11, at, 5)
+        assert isinstance(poll, LongPoll)
+        room.host.find("orders", 0).resign(KafkaError(ErrorCode.not_leader_or_follower))
+        assert poll.due.done()
+        assert poll.answer() is None
 
     in_room(story())
 
@@ -184,7 +271,7 @@ def unusual() -> Iterator[tuple[str, int, Message]]:
     yield "an old epoch", 9, request(topic("orders", partition(current_leader_epoch=2)))
     yield "another branch", 12, request(topic("orders", partition(fetch_offset=1, last_fetched_epoch=2)))
     yield "aborted transactions", 4, request(topic("aborted"))
-    yield "nothing to read", 4, request(topic("orders", partition(0)))
+    yield "no partition", 4, request(Message(topic="orders", topic_id=IDS["orders"], partitions=[]))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

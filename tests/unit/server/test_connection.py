@@ -73,6 +73,17 @@ class Later:
         return [message.text]
 
 
+class Twice(Later):
+    """Knows only that somebody else will know."""
+
+    def __init__(self, other: Later) -> None:
+        super().__init__()
+        self._other = other
+
+    def finish(self, message: Message) -> list[Buffer] | Later:  # type: ignore[override]
+        return self._other
+
+
 def connect(dispatch: object, **limits: int) -> tuple[Connection, Wire]:
     wire = Wire()
     connection = Connection(dispatch, Keeper(**limits))  # type: ignore[arg-type]
@@ -210,6 +221,24 @@ def test_replies_leave_in_the_order_of_the_requests() -> None:
         return bytes(wire.written)
 
     assert asyncio.run(story()) == b"first second third fourth "
+
+
+def test_a_reply_that_waits_once_more_keeps_its_place() -> None:
+    async def story() -> None:
+        other = Later()
+        first, second = Twice(other), Later()
+        replies = iter([first, second])
+        connection, wire = connect(lambda frame, peer: next(replies))
+        feed(connection, framed([b"12345678", b"abcdefgh"]), [48])
+        second.awaited.set_result(Message(text=b"two"))
+        first.awaited.set_result(Message())
+        await asyncio.sleep(0.01)
+        assert not wire.written
+        other.awaited.set_result(Message(text=b"one"))
+        await asyncio.sleep(0.01)
+        assert bytes(wire.written) == b"onetwo"
+
+    asyncio.run(story())
 
 
 def test_a_peer_that_does_not_read_its_replies_is_not_read_from() -> None:
