@@ -264,16 +264,12 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks.discard(done)
         if self._transport is None or done.cancelled():
             return
-        problem = done.exception()
-        if problem is not None:
+        try:
+            finished = reply.finish(done.result())
+        except Exception as problem:
             if not isinstance(problem, Disconnect | Malformed):
                 logger.error("a request from %s:%d failed", self.peer.host, self.peer.port, exc_info=problem)
             self._close(str(problem))
-            return
-        try:
-            finished = reply.finish(done.result())
-        except (Malformed, Disconnect) as reason:
-            self._close(str(reason))
             return
         if finished is not None and not isinstance(finished, list):
             self._wait_for(finished, slot)

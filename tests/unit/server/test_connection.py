@@ -241,6 +241,22 @@ def test_a_reply_that_waits_once_more_keeps_its_place() -> None:
     asyncio.run(story())
 
 
+def test_a_reply_that_fails_closes_the_connection() -> None:
+    class Broken(Later):
+        def finish(self, message: Message) -> list[Buffer]:
+            raise RuntimeError("broken")
+
+    async def story() -> bool:
+        broken = Broken()
+        connection, wire = connect(lambda frame, peer: broken)
+        feed(connection, framed([b"request!"]), [48])
+        broken.awaited.set_result(Message())
+        await asyncio.sleep(0.01)
+        return wire.closed
+
+    assert asyncio.run(story())
+
+
 def test_a_peer_that_does_not_read_its_replies_is_not_read_from() -> None:
     seen: list[bytes] = []
 
