@@ -17,14 +17,13 @@ Response:
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import uuid
 from functools import cache
 
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
-from headrace.replicas.waiters import Audience, Wanting
+from headrace.replicas.waiters import Audience, Wait
 from headrace.wire.batches import Buffer
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import Clock
@@ -123,30 +122,20 @@ class ExpressFetch:
 class LongPoll:
     """A request that waits for records to come, or for its time to be up."""
 
-    __slots__ = ("_asked", "_lane", "_partitions", "_timer", "_wanting", "due", "frame")
+    __slots__ = ("_asked", "_lane", "due", "frame")
 
     def __init__(
         self, lane: ExpressFetch, frame: memoryview, asked: tuple[int, int, int], found: _Answer, clock: Clock
     ) -> None:
         self.frame = memoryview(bytes(frame))
-        self.due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lane = lane
         self._asked = asked  # version, where the body begins, correlation id
-        self._wanting = Wanting(found.missing_bytes, self.due)
-        self._partitions = [partition for partition, _ in found.read]
+        partitions = [partition for partition, _ in found.read]
         audience = Audience.STABLE if found.stable else Audience.COMMITTED
-        for partition in self._partitions:
-            partition.readers.enter(self._wanting, audience, partition)
-        self._timer = clock.call_later(found.wait_ms / 1000, self._wanting.wake)
-        self.due.add_done_callback(self._leave)
+        self.due = Wait(partitions, audience, found.missing_bytes, found.wait_ms / 1000, clock).due
 
     def answer(self) -> list[Buffer] | None:
         return self._lane.answer(self.frame, *self._asked)
-
-    def _leave(self, _: object) -> None:
-        self._timer.cancel()
-        for partition in self._partitions:
-            partition.readers.leave(self._wanting)
 
 
 class _Answer:

@@ -29,7 +29,7 @@ from headrace.api.replica_fetch import ReplicaFetch, Watched
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
-from headrace.replicas.waiters import Audience, Wanting
+from headrace.replicas.waiters import Audience, Wait
 from headrace.wire.batches import Buffer, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -299,35 +299,26 @@ def _aborted(partition: Partition, offset: int, records: Buffer | None) -> list[
 class _LongPoll:
     """A fetch that waits. It ends by enough bytes, by time, or because the client went away."""
 
-    __slots__ = ("_attempt", "_fetch", "_max_bytes", "_missing_bytes", "_timer", "_wanting", "reply")
+    __slots__ = ("_attempt", "_fetch", "_max_bytes", "_wait", "reply")
 
     def __init__(self, fetch: Fetch, attempt: Attempt, body: Message, missing_bytes: int) -> None:
-        loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._attempt = attempt
         self._max_bytes = body.max_bytes
-        self._missing_bytes = missing_bytes
-        self.reply: asyncio.Future[Message] = loop.create_future()
-        self._wanting = Wanting(self._missing_bytes, loop.create_future())
-        for found in attempt.found:
-            if found.partition is not None:
-                partition = found.partition
-                partition.readers.enter(self._wanting, attempt.reader.audience, partition)
-        self._timer = fetch._clock.call_later(body.max_wait_ms / 1000, self._expired)
-        self._wanting.done.add_done_callback(self._resume)
-        self.reply.add_done_callback(self._leave)
-
-    def _expired(self) -> None:
-        """Time is up. Where nothing has come since, nothing needs to be read again: most long polls end here."""
-        if self._attempt.size or self._wanting.missing_bytes != self._missing_bytes:
-            self._wanting.wake()
-        elif not self.reply.done() and not self._wanting.done.done():
-            self.reply.set_result(self._attempt.response())
+        self.reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        partitions = [found.partition for found in attempt.found if found.partition is not None]
+        audience, wait_s = attempt.reader.audience, body.max_wait_ms / 1000
+        self._wait = Wait(partitions, audience, missing_bytes, wait_s, fetch._clock)
+        self._wait.due.add_done_callback(self._resume)
+        self.reply.add_done_callback(lambda _: self._wait.due.cancel())
 
     def _resume(self, _: object) -> None:
         if self.reply.done():
             return
         attempt = self._attempt
+        if self._wait.in_vain and not attempt.size:  # nothing needs to be read again: most long polls end here
+            self.reply.set_result(attempt.response())
+            return
         answer = self._fetch.answer(self._fetch.read(attempt.plan, self._max_bytes, attempt.reader))
         if isinstance(answer, Message):
             self.reply.set_result(answer)
@@ -343,9 +334,3 @@ class _LongPoll:
             self.reply.set_exception(error)
         else:
             self.reply.set_result(loading.result())
-
-    def _leave(self, _: object) -> None:
-        self._timer.cancel()
-        for found in self._attempt.found:
-            if found.partition is not None:
-                found.partition.readers.leave(self._wanting)

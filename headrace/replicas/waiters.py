@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -198,3 +199,37 @@ class Readers:
         self._stable.wake_all()
         for watcher in list(self._watchers):
             watcher.stir()
+
+
+class Followed(Watermarked, Protocol):
+    @property
+    def readers(self) -> Readers: ...
+
+
+class Wait:
+    """For so many bytes more over all these partitions, for what changes the answer, or for the time to be up: then
+    `due` is done. Who gives up cancels it."""
+
+    __slots__ = ("_missing_bytes", "_partitions", "_timer", "_wanting", "due", "in_vain")
+
+    def __init__(
+        self, partitions: Sequence[Followed], audience: Audience, missing_bytes: int, wait_s: float, clock: Clock
+    ) -> None:
+        self.due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.in_vain = False  # time was up, and nothing had come
+        self._partitions = partitions
+        self._missing_bytes = missing_bytes
+        self._wanting = Wanting(missing_bytes, self.due)
+        for partition in partitions:
+            partition.readers.enter(self._wanting, audience, partition)
+        self._timer = clock.call_later(wait_s, self._expired)
+        self.due.add_done_callback(self._leave)
+
+    def _expired(self) -> None:
+        self.in_vain = not self.due.done() and self._wanting.missing_bytes == self._missing_bytes
+        self._wanting.wake()
+
+    def _leave(self, _: object) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.readers.leave(self._wanting)
