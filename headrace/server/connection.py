@@ -139,11 +139,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
             return
         self._large = False  # until a large frame has come as well
-        buffer, size = keeper.receive_buffer, nbytes - 4
-        if 8 <= size <= keeper.max_frame_bytes and _SIZE.unpack_from(buffer)[0] == size and self._reading:
-            self._handle(buffer[4:nbytes])  # one whole request: what most clients send most of the time
-        else:
-            self._take(buffer[:nbytes])
+        self._take(keeper.receive_buffer, nbytes)
         self._send(brief=nbytes <= _BRIEF_BYTES)
 
     def pause_writing(self) -> None:
@@ -159,17 +155,31 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def _take(self, data: memoryview) -> None:
-        """Handle the whole frames in `data` and keep what is left."""
-        rest = self._handle_frames(data)
-        if rest is not None and len(rest):
-            size = self._frame_bytes(rest)
-            if size < 0:
+    def _take(self, data: memoryview, end: int) -> None:
+        """Handle the whole frames in the first `end` bytes of `data` and keep what is left."""
+        at = 0
+        while end - at >= 4 and self._reading:  # else the peer does not read its replies: the rest waits
+            size = _SIZE.unpack_from(data, at)[0]
+            if not 8 <= size <= self._keeper.max_frame_bytes:
+                self._refuse(size)
                 return
-            self._own = self._buffer(len(rest), size)
-            self._own[: len(rest)] = rest
-            self._filled = len(rest)
-            self._need = size if len(rest) >= 4 else 0
+            after = at + 4 + size
+            if after > end:
+                break
+            if not self._handle(data[at + 4 : after]):
+                return
+            at = after
+        if at < end:
+            self._keep(data[at:end])
+
+    def _keep(self, rest: memoryview) -> None:
+        size = self._frame_bytes(rest)
+        if size < 0:
+            return
+        self._own = self._buffer(len(rest), size)
+        self._own[: len(rest)] = rest
+        self._filled = len(rest)
+        self._need = size if len(rest) >= 4 else 0
 
     def _buffer(self, here: int, size: int) -> bytearray:
         """For a frame of `size` bytes of which `here` have come; always with room for more than those."""
@@ -201,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
             self._own = None
             self._filled = 0
             self._large = need >= _LARGE_BYTES
-            self._take(memoryview(own)[:filled])
+            self._take(memoryview(own), filled)
             self._give_back(own)
 
     def _frame_bytes(self, data: memoryview) -> int:
@@ -210,25 +220,12 @@ class Connection(asyncio.BufferedProtocol):
             return 4096
         size = int(_SIZE.unpack_from(data)[0])
         if not 8 <= size <= self._keeper.max_frame_bytes:
-            self._close(f"a frame of {size} bytes; the limit is {self._keeper.max_frame_bytes}")
+            self._refuse(size)
             return -1
         return size + 4
 
-    def _handle_frames(self, data: memoryview) -> memoryview | None:
-        at, end = 0, len(data)
-        while end - at >= 4:
-            if not self._reading:
-                break  # the peer does not read its replies: the rest waits
-            size = _SIZE.unpack_from(data, at)[0]
-            if not 8 <= size <= self._keeper.max_frame_bytes:
-                self._close(f"a frame of {size} bytes; the limit is {self._keeper.max_frame_bytes}")
-                return None
-            if end - at - 4 < size:
-                break
-            if not self._handle(data[at + 4 : at + 4 + size]):
-                return None
-            at += 4 + size
-        return data[at:]
+    def _refuse(self, size: int) -> None:
+        self._close(f"a frame of {size} bytes; the limit is {self._keeper.max_frame_bytes}")
 
     def _handle(self, frame: memoryview) -> bool:
         try:
@@ -304,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
             if self._own is not None and self._filled:  # whole frames may have been put aside
                 own, self._own = self._own, None
-                self._take(memoryview(own)[: self._filled])
+                self._take(memoryview(own), self._filled)
                 self._give_back(own)
                 self._send()
         elif not wanted and self._reading:

@@ -28,7 +28,8 @@ class Dispatcher:
 
     def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | ParkedReply | None:
         started = self._monotonic()
-        api_key, version, correlation_id, at = frames.parse_request_header(frame)
+        header = frames.parse_request_header(frame)
+        api_key, version, correlation_id, at = header
         api = self._apis.get(api_key)
         if api is None:
             raise Disconnect(f"API {api_key} is not served")
@@ -42,20 +43,22 @@ class Dispatcher:
                 self._seen[api_key].note(self._monotonic() - started)
                 return done
             if done is not None:
-                return ParkedReply(self, api_key, started, peer, done)
-        return self.in_full(frame, started, peer)
+                return ParkedReply(self, header, started, peer, done)
+        return self.in_full(frame, header, started, peer)
 
-    def in_full(self, frame: memoryview, started: float, peer: Peer) -> list[Buffer] | PendingReply | None:
+    def in_full(
+        self, frame: memoryview, header: frames.RequestHeader, started: float, peer: Peer
+    ) -> list[Buffer] | PendingReply | None:
         """The way of a request that has passed the checks and that no express lane has answered."""
-        api_key, version, correlation_id, at = frames.parse_request_header(frame)
+        api_key, version, correlation_id, at = header
         body = decode_request(api_key, version, frame, at)
         reply = self._apis[api_key].handler(Request(api_key, version, frames.client_id(frame), body, peer))
         if reply is None:
-            self._seen[api_key].note(self._monotonic() - started)
+            self.note(api_key, started)
             return None
         if isinstance(reply, Message):
             chunks = _encode(api_key, version, correlation_id, reply)
-            self._seen[api_key].note(self._monotonic() - started)
+            self.note(api_key, started)
             return chunks
         return PendingReply(self, api_key, version, correlation_id, started, reply)
 
@@ -94,11 +97,13 @@ class PendingReply:
 class ParkedReply:
     """Of a request that the express lane answers later."""
 
-    __slots__ = ("_api_key", "_dispatcher", "_parked", "_peer", "_started", "awaited")
+    __slots__ = ("_dispatcher", "_header", "_parked", "_peer", "_started", "awaited")
 
-    def __init__(self, dispatcher: Dispatcher, api_key: int, started: float, peer: Peer, parked: Parked) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, header: frames.RequestHeader, started: float, peer: Peer, parked: Parked
+    ) -> None:
         self._dispatcher = dispatcher
-        self._api_key = api_key
+        self._header = header
         self._started = started
         self._peer = peer
         self._parked = parked
@@ -107,8 +112,8 @@ class ParkedReply:
     def finish(self, _: object) -> list[Buffer] | PendingReply | None:
         chunks = self._parked.answer()
         if chunks is None:  # by now there is something unusual about it
-            return self._dispatcher.in_full(self._parked.frame, self._started, self._peer)
-        self._dispatcher.note(self._api_key, self._started)
+            return self._dispatcher.in_full(self._parked.frame, self._header, self._started, self._peer)
+        self._dispatcher.note(self._header[0], self._started)
         return chunks
 
 

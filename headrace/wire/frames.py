@@ -22,10 +22,13 @@ _CORRELATION_ID = struct.Struct(">i")
 _TAG_FIELDS_AT_MOST = 64
 
 
-def parse_request_header(frame: memoryview) -> tuple[int, int, int, int]:
-    """API key, version, correlation id, and where the body begins, which is a guess for an unknown API or version.
+# API key, version, correlation id, and where the body begins: a plain tuple, and without the client's name, because
+# one is made for every request.
+RequestHeader = tuple[int, int, int, int]
 
-    A plain tuple, and without the client's name, because this runs for every request."""
+
+def parse_request_header(frame: memoryview) -> RequestHeader:
+    """The header; of an unknown API or version the body's beginning is a guess."""
     if len(frame) < _FIXED_BYTES:
         raise Malformed(f"a request of {len(frame)} bytes")
     api_key, version, correlation_id, size = _FIXED_PART.unpack_from(frame)
