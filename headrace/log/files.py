@@ -46,7 +46,7 @@ class FilePool:
                 self.let_go(pooled)
 
     def let_go(self, pooled: PooledFile) -> None:
-        """Called with the lock held."""
+        """Called with the lock held, for one that is open."""
         pooled.opened = None
         self.opened.pop(pooled).close()
 
@@ -72,20 +72,20 @@ class PooledFile:
         with self._pool.lock:
             file = self.opened
             if file is None:
-                file = self._open()
+                if self.absent and self.prepare is not None:
+                    self.prepare()
+                    self.prepare = None
+                file = self._open(create=self.absent)
+                self.absent = False
             self.used = True
             self.pins += 1
             return file
 
-    def _open(self) -> File:
+    def _open(self, *, create: bool) -> File:
         pool = self._pool
         pool.make_room()
-        if self.absent and self.prepare is not None:
-            self.prepare()
-            self.prepare = None
-        self.opened = pool.opened[self] = pool.disk.open(self.path, create=self.absent)
-        self.absent = False
-        return self.opened
+        file = self.opened = pool.opened[self] = pool.disk.open(self.path, create=create)
+        return file
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -95,12 +95,10 @@ class PooledFile:
 
     def create(self) -> None:
         """Make the file; one that is there already (a crash came between its making and its first use) is emptied."""
-        pool = self._pool
-        with pool.lock:
-            pool.make_room()
-            self.opened = pool.opened[self] = pool.disk.open(self.path, create=True)
-            if self.opened.size():
-                self.opened.truncate(0)
+        with self._pool.lock:
+            file = self._open(create=True)
+            if file.size():
+                file.truncate(0)
 
     def rename(self, target: Path) -> None:
         """Readers that hold this object go on reading the same bytes."""

@@ -237,12 +237,8 @@ class PartitionLog(TrimmableLog):
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
-        self.committed_offset = high_watermark
-        producers = self.producers
-        if not producers.open and not producers.ended:
-            return None
-        producers.settle(high_watermark)
-        return producers.first_unstable()
+        self.settle(high_watermark)
+        return self.producers.first_unstable()
 
     def settle(self, high_watermark: int) -> None:
         """Everything before `high_watermark` is committed."""

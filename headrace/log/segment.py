@@ -24,7 +24,7 @@ from headrace.log.files import FilePool, PooledFile
 from headrace.log.headroom import Headroom
 from headrace.log.indexes import IndexShelf, SegmentIndex, decode
 from headrace.log.producer_state import EXPIRY_MS
-from headrace.wire.batches import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader
+from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
 from headrace.world.disk import Disk
 
 _RECENT_BATCHES = 256
@@ -288,7 +288,7 @@ class Segment:
             if position + HEADER_BYTES > window_at + len(window):
                 window, window_at = self.peek(position, min(window_bytes, stop - position), wait=wait), position
             try:
-                header = BatchHeader._make(HEADER.unpack_from(window, position - window_at))
+                header = read_header(window, position - window_at)
             except struct.error:
                 raise self.damage(position) from None
             following = position + header.length + PREFIX_BYTES

@@ -164,8 +164,7 @@ class Partition(FollowedLog):
         """Fence a request that believes in another epoch (KIP-320); -1 means that it does not say."""
         if not self.leads or not self._home.in_touch():
             raise KafkaError(ErrorCode.not_leader_or_follower)
-        if known_epoch >= 0:
-            self.check_epoch(known_epoch)
+        self.check_epoch(known_epoch)
 
     def check_follower(self, known_epoch: int, offset: int) -> None:
         """Whether a consumer may read here although another broker leads (KIP-392)."""

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from headrace.world.warm_buffers import LEAST_WARM_BYTES, WarmBuffers
+from headrace.world.warm_buffers import WarmBuffers
 
 if TYPE_CHECKING:
     from headrace.world._syncing_py import sync_all
@@ -145,8 +145,7 @@ class RealFile:
         return self._read_cached(bytearray(size), position)  # type: ignore[return-value]
 
     def borrow_cached(self, size: int, position: int) -> Buffer | None:
-        into = bytearray(size) if size < LEAST_WARM_BYTES else self._warm.lend(size)
-        return self._read_cached(into, position)
+        return self._read_cached(self._warm.lend(size), position)
 
     def _read_cached(self, into: bytearray | memoryview, position: int) -> Buffer | None:
         try:

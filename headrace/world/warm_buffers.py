@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 WARM_BYTES = 1 << 20  # what a stock consumer asks for of one partition
-LEAST_WARM_BYTES = 32 << 10  # below this, fresh memory is cheap
+_LEAST_BYTES = 32 << 10  # below this, fresh memory is cheap
 
 
 class WarmBuffers:
@@ -21,7 +21,7 @@ class WarmBuffers:
 
     def lend(self, size: int) -> bytearray | memoryview:
         """Room for so many bytes; what is in it is anything. A fresh buffer when all warm ones are out."""
-        if not LEAST_WARM_BYTES <= size <= WARM_BYTES:
+        if not _LEAST_BYTES <= size <= WARM_BYTES:
             return bytearray(size)
         with self._lock:
             for buffer in self._buffers:

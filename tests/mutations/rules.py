@@ -145,9 +145,9 @@ CASES = [
         9,
         "replicas.partition",
         "        if not self.leads or not self._home.in_touch():\n"
-        "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        if known_epoch",
+        "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
         "        if not self.leads:\n"
-        "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        if known_epoch",
+        "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
         f"{REPLICATION}:test_out_of_touch_a_leader_serves_nobody",
     ),
     case(
