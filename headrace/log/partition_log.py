@@ -20,6 +20,7 @@ from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
 from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.world.disk import File
 
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
@@ -211,13 +212,22 @@ class PartitionLog(TrimmableLog):
                 try:
                     file.append((records,))
                 except OSError:
-                    file.truncate(segment.size)
+                    self._cut_back(segment, file)
                     raise
         except OSError as error:
             raise self._write_failed(error) from error
         self.bytes_since_checkpoint += len(records)
         self._changed = True
         self._unsynced.add(self)
+
+    def _cut_back(self, segment: Segment, file: File) -> None:
+        """Drop what a failed write has left, durably: if a new segment is begun before the next write, nobody looks at
+        this one's end again."""
+        file.truncate(segment.size)
+        try:
+            file.sync()
+        except OSError as error:
+            self.sync_failed(segment, error)
 
     def reconfigure(self, config: TopicConfig) -> None:
         super().reconfigure(config)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from headrace.log import checkpoint as checkpoints
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import segment_path
 from headrace.model.topic_config import TopicConfig
+from headrace.wire.errors import KafkaError
 from sim.disk import SimDisk
 from tests.unit.log.batches import FOLDER, NOW, batch, from_producer, offsets, open_log
 
@@ -18,6 +21,15 @@ FIRST = segment_path(FOLDER, 0, ".log")
 def killed(disk: SimDisk, log: PartitionLog) -> PartitionLog:
     """The log as the next process finds it when this one dies, its kernel living on."""
     return open_log(disk, log.config)
+
+
+def with_folder() -> SimDisk:
+    """A disk that has the log's folder for good."""
+    disk = SimDisk()
+    disk.make_dirs(FOLDER)
+    disk.sync_dir(FOLDER.parent.parent)
+    disk.sync_dir(FOLDER.parent)
+    return disk
 
 
 def test_a_clean_stop_needs_no_scan() -> None:
@@ -137,10 +149,7 @@ def test_a_damaged_producer_snapshot_is_replaced_by_the_headers() -> None:
 def test_whatever_was_synced_survives_a_power_cut_in_fifty_ways() -> None:
     for seed in range(50):
         rng = random.Random(seed)
-        disk = SimDisk()
-        disk.make_dirs(FOLDER)
-        disk.sync_dir(FOLDER.parent.parent)
-        disk.sync_dir(FOLDER.parent)
+        disk = with_folder()
         log = open_log(disk, TopicConfig(segment_bytes=4 * SIZE))
         for number in range(20):
             log.append(batch(), 0, now_ms=NOW)
@@ -204,3 +213,32 @@ def test_an_index_of_bytes_that_are_gone_never_comes_back() -> None:
     log = killed(disk, log)
     assert log.end_offset == 1
     assert log.segments[0].stored_index().reach <= SIZE
+
+
+def test_what_a_failed_write_has_left_does_not_come_back_into_a_sealed_segment() -> None:
+    for seed in range(30):
+        disk = with_folder()
+        log = open_log(disk)
+        log.append(batch(), 0, now_ms=NOW)
+        log.sync(checkpoint=True)
+        disk.room_bytes = 1
+        with pytest.raises(KafkaError):
+            log.append(batch(), 0, now_ms=NOW)
+        disk.room_bytes = None
+        log.roll(NOW)
+        log.append(batch(), 0, now_ms=NOW)
+        log.sync(checkpoint=True)
+        disk.crash(random.Random(seed))
+        assert offsets(open_log(disk)) == [0, 1], f"seed {seed}"
+
+
+def test_a_failed_write_that_cannot_be_taken_back_takes_the_log_offline() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    log.append(batch(), 0, now_ms=NOW)
+    disk.room_bytes, disk.fail_syncs = 1, 1
+    with pytest.raises(KafkaError):
+        log.append(batch(), 0, now_ms=NOW)
+    disk.room_bytes = None
+    with pytest.raises(KafkaError, match="offline"):
+        log.append(batch(), 0, now_ms=NOW)
