@@ -116,7 +116,7 @@ class Compactor:
         """False when the map is full."""
         for chunk in _chunks(segment, self._step_bytes):
             for at, header in walk(chunk):
-                if header.base_offset < dirty_from:
+                if header.next_offset <= dirty_from:  # the log may start within a batch
                     continue
                 if not keys.add_batch(chunk, at, aborted=decided.is_aborted(header)):
                     return False

@@ -47,6 +47,15 @@ def test_the_last_record_of_each_key_stays_where_it_was() -> None:
     assert log.size_bytes < size / 2
 
 
+def test_a_batch_in_whose_middle_the_log_starts_is_compacted_too() -> None:
+    log = open_log(SimDisk(), CONFIG)
+    log.append(memoryview(encode_batch([Record(at, NOW, b"k", b"%d" % at) for at in range(3)])), 0, now_ms=NOW)
+    log.roll(NOW)
+    log.advance_start(1)
+    compact(log)
+    assert offsets(log) == [2]
+
+
 def test_neighbours_that_have_become_small_are_joined() -> None:
     log = filled(SimDisk())
     compact(log)
