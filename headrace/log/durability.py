@@ -25,7 +25,7 @@ from headrace.log import aborted_txns, identity, recovery
 from headrace.log import checkpoint as checkpoints
 from headrace.log.dedup import Dedup
 from headrace.log.doomed import DoomedFiles
-from headrace.log.reading import segment_at
+from headrace.log.reading import Slice, segment_at
 from headrace.log.segment import Segment, Shelf, segment_path
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
@@ -54,11 +54,12 @@ class DurableLog:
     # Python keeps the values of up to 30 attributes beside an object, and makes a table for each object that has more:
     # another 1.3 KB per log, and slower to find one's way in.
     __slots__ = (
-        "_changed", "_checkpoint", "_folder_unsynced", "_lock", "_names_unsynced", "_now_ms", "_shelf",
-        "_snapshots", "_sync_lock", "_unsynced", "abandoned", "aborted_txns", "bytes_since_checkpoint",
-        "closed_cleanly", "committed_offset", "config", "cuts", "dedup", "directory", "doomed",
-        "duplicates_dropped", "end_offset", "epochs", "ids_forgotten", "internal", "next_trim_ms", "offline",
-        "producers", "scanned_bytes", "segments", "start_offset", "synced_offset", "topic_id",
+        "_changed", "_checkpoint", "_folder_unsynced", "_followed", "_lock", "_names_unsynced", "_newest",
+        "_newest_offset", "_now_ms", "_shelf", "_snapshots", "_sync_lock", "_unsynced", "abandoned",
+        "aborted_txns", "bytes_since_checkpoint", "closed_cleanly", "committed_offset", "config", "cuts",
+        "dedup", "directory", "doomed", "duplicates_dropped", "end_offset", "epochs", "ids_forgotten",
+        "internal", "next_trim_ms", "offline", "producers", "scanned_bytes", "segments", "start_offset",
+        "synced_offset", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +93,9 @@ class DurableLog:
         self._checkpoint = loaded.checkpoint
         self._snapshots = loaded.snapshots
         self.bytes_since_checkpoint = 0
+        self._newest_offset = -1  # where the last write began
+        self._newest: Slice | None = None  # what it wrote, while somebody follows and it is small
+        self._followed = False  # somebody has read exactly that
         self._names_unsynced = not loaded.clean
         self._folder_unsynced = loaded.checkpoint.generation == 0
         self._changed = loaded.scanned_bytes > 0  # since a checkpoint that says so

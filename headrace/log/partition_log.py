@@ -23,6 +23,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.disk import File
 
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+_KEPT_BYTES = 4096  # of the last write, for a reader that keeps up: asking the kernel for more of them costs as much
 
 
 class Appended(Struct, frozen=True):
@@ -216,6 +217,11 @@ class PartitionLog(TrimmableLog):
                     raise
         except OSError as error:
             raise self._write_failed(error) from error
+        self._newest_offset = self.end_offset
+        self._newest = None
+        if self._followed and len(records) <= _KEPT_BYTES:
+            self._newest = Slice(len(records), segment, segment.size, kept=bytes(records))
+        self._followed = False
         self.bytes_since_checkpoint += len(records)
         self._changed = True
         self._unsynced.add(self)
@@ -283,6 +289,11 @@ class PartitionLog(TrimmableLog):
             )
         if offset >= below:
             return EMPTY
+        if offset == self._newest_offset and below == end_offset:
+            self._followed = True
+            newest = self._newest
+            if newest is not None and newest.size <= max_bytes:
+                return newest
         return slice_of(self.segments, Wanted(offset, max_bytes, below, below < end_offset, at_least_one, for_consumer))
 
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:

@@ -35,7 +35,7 @@ class Slice:
     """A range of batches, not read yet. `size` is an upper estimate while the range is not known; `more` says that the
     reader could go on right behind it."""
 
-    __slots__ = ("_position", "_segment", "_segments", "_wanted", "more", "size")
+    __slots__ = ("_kept", "_position", "_segment", "_segments", "_wanted", "more", "size")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Slice:
         segments: Sequence[Segment] = (),
         *,
         more: bool = False,
+        kept: bytes | None = None,
     ) -> None:
         self.size = size
         self.more = more
@@ -53,11 +54,12 @@ class Slice:
         self._position = position
         self._wanted = wanted
         self._segments = segments
+        self._kept = kept  # the bytes, if they are in memory anyway
 
     def load_cached(self) -> Buffer | None:
         """The bytes at once, None if that would wait for the disk; the memory is lent (`File.borrow_cached`)."""
-        if self.size == 0:
-            return b""
+        if self._kept is not None:
+            return self._kept
         if self._segment is None:
             return None
         try:
@@ -73,7 +75,8 @@ class Slice:
         return header
 
     def load(self) -> bytes:
-        """The bytes; blocks. Empty if retention took the segment away meanwhile: the next read will say so."""
+        """The bytes, from the disk in any case; blocks. Empty if retention took the segment away meanwhile: the next
+        read will say so."""
         try:
             if self._segment is None and self._wanted is not None:
                 found = find(self._segments, self._wanted, wait=True)
@@ -86,7 +89,7 @@ class Slice:
             return b""
 
 
-EMPTY = Slice(0)
+EMPTY = Slice(0, kept=b"")
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:

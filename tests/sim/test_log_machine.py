@@ -360,6 +360,13 @@ class LogMachine(RuleBasedStateMachine):
             left = [r.offset for b in self.batches for r in b.records if offset <= r.offset < below]
             assert not set(left) - {o for b in self.batches for o in b.gone | b.maybe_gone}
 
+    @rule()
+    def follow(self) -> None:
+        """Read what was written last, which is then kept in memory: it is what the disk has."""
+        if self.batches and self.batches[-1].base >= self.start:
+            piece = self.log.read(self.batches[-1].base, 10**6, self.end, at_least_one=True)
+            assert piece.load_cached() in (None, piece.load())
+
     def load(self, offset: int, max_bytes: int, below: int, *, at_least_one: bool) -> list[tuple[list[Record], int]]:
         """The batches of one read as (records, next offset)."""
         piece = self.log.read(offset, max_bytes, below, at_least_one=at_least_one)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import walk
+from headrace.wire.batches import read_header, stamp, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from sim.disk import SimDisk
 from tests.unit.log.batches import NOW, batch, open_log
@@ -86,6 +86,49 @@ def test_a_slice_that_waits_for_the_disk_does_not_see_what_came_later() -> None:
     for _ in range(600):
         log.append(batch(3), 0, now_ms=NOW)
     assert [header.base_offset for _, header in walk(piece.load())] == list(range(0, 3000, 3))
+
+
+def test_what_was_written_last_is_kept_for_a_reader_that_keeps_up() -> None:
+    disk = SimDisk()
+    log = log_of(3, disk)
+
+    def from_memory(offset: int, max_bytes: int = SIZE) -> list[int] | None:
+        disk.cold = True
+        data = log.read(offset, max_bytes, log.end_offset, at_least_one=True).load_cached()
+        disk.cold = False
+        return None if data is None else [header.base_offset for _, header in walk(data)]
+
+    assert from_memory(6) is None, "nobody has followed so far"
+    log.append(batch(3), 0, now_ms=NOW)
+    assert from_memory(9) == [9]
+    assert from_memory(9, SIZE - 1) is None, "the limit holds as for every other read"
+    assert from_memory(10) is None, "this reader began in the middle"
+    assert log.read(9, SIZE, 12, at_least_one=True).load() == log.read(9, SIZE, 12, at_least_one=True).load_cached()
+    log.append(batch(3), 0, now_ms=NOW)
+    assert from_memory(12) == [12]
+    assert from_memory(9, 2 * SIZE) is None
+    log.append(batch(3), 0, now_ms=NOW)
+    log.append(batch(3), 0, now_ms=NOW)
+    assert from_memory(18) is None, "the write before it was read by nobody"
+
+
+def test_what_was_cut_off_is_not_kept() -> None:
+    log = log_of(3)
+    for _ in range(2):
+        bases(log, log.end_offset - 3, SIZE, log.end_offset)
+        log.append(batch(3), 0, now_ms=NOW)
+    log.truncate_to(12)
+    assert log.read(12, SIZE, 12, at_least_one=True).size == 0
+    log.append_as_follower(memoryview(_moved(batch(2), 12)))
+    piece = log.read(12, SIZE, 14, at_least_one=True)
+    assert piece.load_cached() == piece.load()
+    assert piece.size == len(batch(2))
+
+
+def _moved(records: memoryview, offset: int) -> bytearray:
+    moved = bytearray(records)
+    stamp(memoryview(moved), 0, offset, read_header(moved).length, 0)
+    return moved
 
 
 def test_a_slice_outlives_its_segment() -> None:
