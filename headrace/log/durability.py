@@ -94,7 +94,7 @@ class DurableLog:
         self._snapshots = loaded.snapshots
         self.bytes_since_checkpoint = 0
         self._newest_offset = -1  # where the last write began
-        self._newest: Slice | None = None  # what it wrote, while somebody follows and it is small
+        self._newest: Slice | None = None  # what it wrote to the active segment, if somebody follows and it is small
         self._followed = False  # somebody has read exactly that
         self._names_unsynced = not loaded.clean
         self._folder_unsynced = loaded.checkpoint.generation == 0
@@ -143,6 +143,7 @@ class DurableLog:
         fresh.first_append_ms = now_ms
         fresh.activate(self.end_offset)
         old.seal()
+        self._newest = None
         self.segments = (*self.segments, fresh)
         self._names_unsynced = True
         self._unsynced.add(self)

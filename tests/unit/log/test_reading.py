@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.log.compaction import Compactor
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import read_header, stamp, walk
@@ -123,6 +124,18 @@ def test_what_was_cut_off_is_not_kept() -> None:
     piece = log.read(12, SIZE, 14, at_least_one=True)
     assert piece.load_cached() == piece.load()
     assert piece.size == len(batch(2))
+
+
+def test_what_compaction_may_rewrite_is_not_kept() -> None:
+    log = log_of(1)
+    bases(log, 0, SIZE, 3)
+    log.append(batch(3), 0, now_ms=NOW)
+    log.roll(NOW)
+    Compactor(log._shelf).compact(log, NOW)
+    for _ in range(2):
+        log.apply_retention(NOW + 60_000)
+    piece = log.read(3, SIZE, 6, at_least_one=True)
+    assert piece.load_cached() == piece.load() != b""
 
 
 def _moved(records: memoryview, offset: int) -> bytearray:
