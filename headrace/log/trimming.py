@@ -7,6 +7,7 @@ finishes what a crash interrupts. All of it blocks; only truncation holds up app
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,7 @@ class TrimmableLog(DurableLog):
             if offset <= self.start_offset:
                 return
             self._sync_up_to(offset)
-            with self._lock:
-                self.start_offset = offset
-                count = sum(segment.base_offset <= offset for segment in self.segments[1:])
-                dropped = self._detach(count)
-            self._front_moved(dropped)
+            self._move_front(offset, sum(segment.base_offset <= offset for segment in self.segments[1:]))
 
     def _sync_up_to(self, offset: int) -> None:
         """A log never starts behind what is on stable storage: a crash would leave it with its end before its start."""
@@ -91,13 +88,9 @@ class TrimmableLog(DurableLog):
                 if count == len(self.segments):
                     self._roll(now_ms)
             if count:
-                self._sync_up_to(self.segments[count].base_offset)
-            with self._lock:
-                dropped = self._detach(count)
-                if dropped:
-                    self.start_offset = max(self.start_offset, self.segments[0].base_offset)
-            if dropped:
-                self._front_moved(dropped)
+                first = self.segments[count].base_offset
+                self._sync_up_to(first)
+                self._move_front(max(self.start_offset, first), count)
             self.doomed.purge(now_ms)
             with self._lock:  # whoever still reads a file must know which of its records were aborted
                 self.aborted_txns.cut_head(min([self.segments[0].base_offset, *self.doomed.base_offsets()]))
@@ -106,7 +99,7 @@ class TrimmableLog(DurableLog):
             if config.retention_ms >= 0:
                 waits_ms.append(config.retention_ms // 2)
             self.next_trim_ms = now_ms + min(waits_ms)
-            return len(dropped)
+            return count
 
     def _droppable(self, now_ms: int) -> int:
         config, segments = self.config, self.segments
@@ -125,17 +118,18 @@ class TrimmableLog(DurableLog):
             now_ms,
         )
 
-    def _detach(self, count: int) -> tuple[Segment, ...]:
-        dropped, self.segments = self.segments[:count], self.segments[count:]
-        return dropped
-
-    def _front_moved(self, dropped: Sequence[Segment]) -> None:
-        first = self.segments[0].base_offset
-        changes: dict[str, Any] = {"start_offset": self.start_offset}
+    def _move_front(self, start: int, count: int) -> None:
+        """The log starts at `start` from now on, and its first `count` segments go. If that cannot be written down,
+        nothing has changed, and it can be tried again."""
+        first = self.segments[count].base_offset
+        changes: dict[str, Any] = {"start_offset": start}
         if self._checkpoint.recovery_point < first:
             changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True}
         self._settle(**changes)
-        self.epochs.cut_head(self.start_offset)
+        with self._lock:
+            dropped, self.segments = self.segments[:count], self.segments[count:]
+            self.start_offset = start
+        self.epochs.cut_head(start)
         for segment in dropped:
             self._retire(segment)
 
@@ -148,14 +142,18 @@ class TrimmableLog(DurableLog):
         self._names_unsynced = True
 
     def _settle(self, **changes: Any) -> None:
-        """Change the checkpoint durably. It is no longer that of a clean stop; the next clean stop makes it so."""
-        self._changed = True
+        """Change the checkpoint durably, or not at all."""
         try:
-            self._sync_names()
-            following = replace(self._checkpoint, clean=False, **changes)
-            self._checkpoint = checkpoints.settle(self._shelf.disk, self.directory, following)
+            self._write_down(**changes)
         except OSError as error:
             raise self._write_failed(error) from error
+
+    def _write_down(self, **changes: Any) -> None:
+        """The checkpoint is no longer that of a clean stop; the next clean stop makes it so."""
+        self._changed = True
+        self._sync_names()
+        following = replace(self._checkpoint, clean=False, **changes)
+        self._checkpoint = checkpoints.settle(self._shelf.disk, self.directory, following)
 
     # -- from the back ------------------------------------------------------------------------------------------------
 
@@ -187,22 +185,24 @@ class TrimmableLog(DurableLog):
             self._settle(**changes)
             try:
                 self._cut_tail(place, position, offset)
+                self._write_down(truncate_to=None)  # or the next start would cut again, and what came after with it
             except OSError as error:
                 self.offline = error
                 raise self._refusal() from error
-            self._settle(truncate_to=None)
 
     def finish_truncation(self) -> None:
-        """Called once after opening: do what a crash interrupted."""
+        """Called once after opening: do what a crash interrupted. A log that cannot is offline."""
         if self.offline is not None:
             return
-        if self._checkpoint.truncate_to is not None:
-            if self._checkpoint.truncate_to < self.end_offset:
-                self.truncate_to(self._checkpoint.truncate_to)
-            else:
-                self._settle(truncate_to=None)
-        elif self._checkpoint.restart_at is not None:
-            self._settle(restart_at=None)
+        point = self._checkpoint
+        try:
+            if point.truncate_to is not None and point.truncate_to < self.end_offset:
+                self.truncate_to(point.truncate_to)
+            elif point.truncate_to is not None or point.restart_at is not None:
+                self._settle(truncate_to=None, restart_at=None)
+        except KafkaError as error:
+            if self.offline is None:
+                self.offline = OSError(errno.EIO, f"an unfinished truncation: {error.message}", str(self.directory))
 
     # -- in the middle ------------------------------------------------------------------------------------------------
 
@@ -295,28 +295,30 @@ class TrimmableLog(DurableLog):
             )  # fmt: skip
             self.cuts += 1
             try:
-                for segment in self.segments:
-                    self._retire(segment)
-                self._remove_snapshots(list(self._snapshots))
-                fresh = Segment(self._shelf, self.directory, offset, 0, self.config.index_interval_bytes)
-                fresh.file.create()
-                fresh.first_append_ms = self._now_ms
-                self._shelf.disk.sync_dir(self.directory)
+                self._start_over(offset)
+                self._write_down(restart_at=None)  # or the next start would drop what came after
             except OSError as error:
                 self.offline = error
                 raise self._refusal() from error
-            self.segments = (fresh,)
-            self.start_offset = self.end_offset = self.synced_offset = offset
-            if self.committed_offset is not None:
-                self.committed_offset = offset
-            self.epochs = LeaderEpochs()
-            self.epochs.changed = True
-            self.producers = ProducerStates()
-            self.aborted_txns.clear()
-            if self.dedup is not None:
-                self.dedup = dedup.begun(self._shelf.disk, self.directory, offset, self.config)
-            self._settle(restart_at=None)
-            self._changed = True
+
+    def _start_over(self, offset: int) -> None:
+        for segment in self.segments:
+            self._retire(segment)
+        self._remove_snapshots(list(self._snapshots))
+        fresh = Segment(self._shelf, self.directory, offset, 0, self.config.index_interval_bytes)
+        fresh.file.create()
+        fresh.first_append_ms = self._now_ms
+        self._shelf.disk.sync_dir(self.directory)
+        self.segments = (fresh,)
+        self.start_offset = self.end_offset = self.synced_offset = offset
+        if self.committed_offset is not None:
+            self.committed_offset = offset
+        self.epochs = LeaderEpochs()
+        self.epochs.changed = True
+        self.producers = ProducerStates()
+        self.aborted_txns.clear()
+        if self.dedup is not None:
+            self.dedup = dedup.begun(self._shelf.disk, self.directory, offset, self.config)
 
     def _remove_snapshots(self, offsets: Sequence[int]) -> None:
         for offset in offsets:

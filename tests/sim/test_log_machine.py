@@ -8,9 +8,12 @@ to drop may be there or not. HEADRACE_SOAK=1 runs many more examples.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +31,7 @@ from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Shelf
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import read_header
+from headrace.wire.batches import read_header, stamp
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
@@ -51,6 +54,7 @@ class Batch:
     base: int
     records: list[Record]
     epoch: int
+    after: int  # where the log ended before
     producer_id: int = -1
     sequence: int = -1
     gone: set[int] = field(default_factory=set)  # offsets that compaction has dropped
@@ -115,7 +119,7 @@ class LogMachine(RuleBasedStateMachine):
         appended = self.log.append(memoryview(encoded), self.epoch, now_ms=self.now_ms)
         assert (appended.base_offset, appended.duplicate) == (self.end, False)
         stored = [record._replace(offset=self.end + at) for at, record in enumerate(records)]
-        self.batches.append(Batch(self.end, stored, self.epoch, producer, sequence))
+        self.batches.append(Batch(self.end, stored, self.epoch, self.end, producer, sequence))
         self.end += len(records)
 
     @rule(producer=st.sampled_from(PRODUCERS), back=st.integers(1, 5))
@@ -146,15 +150,58 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(room=st.integers(0, 400))
     def append_to_a_full_disk(self, room: int) -> None:
+        with self.full_disk(room):
+            self.write(self.records(KEYS[:3], False))
+        assert self.log.offline is None
+
+    @contextmanager
+    def full_disk(self, room: int) -> Iterator[None]:
+        """Within the block there are only `room` bytes, and whatever needs more fails as it should."""
         self.disk.room_bytes = room
         try:
-            self.write(self.records(KEYS[:3], False))
+            yield
         except KafkaError as error:
             if error.code is not ErrorCode.kafka_storage_error:
                 raise
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
         finally:
             self.disk.room_bytes = None
+
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=3), gap=st.integers(0, 3))
+    def append_as_follower(self, keys: list[bytes], gap: int) -> None:
+        """What a leader sends, in whose log compaction may have left gaps."""
+        base = self.end + gap
+        records = [record._replace(offset=base + at) for at, record in enumerate(self.records(keys, False))]
+        encoded = memoryview(encode_batch([record._replace(offset=at) for at, record in enumerate(records)]))
+        stamp(encoded, 0, base, read_header(encoded).length, self.epoch)
+        self.log.append_as_follower(encoded, self.now_ms)
+        self.batches.append(Batch(base, records, self.epoch, self.end))
+        self.end = base + len(records)
+
+    @rule(room=st.integers(0, 300), work=st.sampled_from(["sync", "checkpoint", "roll", "compact", "retain", "delete"]))
+    def work_on_a_full_disk(self, room: int, work: str) -> None:
+        """What does not fit is not done, or not whole; but nothing is lost, and the log goes on."""
+        before = self.start
+        droppable = self.droppable(self.log.segments[-1].base_offset)
+        with self.full_disk(room):
+            if work in ("sync", "checkpoint"):
+                self.log.sync(checkpoint=work == "checkpoint")
+            elif work == "roll":
+                self.log.roll(self.now_ms)
+            elif work == "compact":
+                for batch in self.batches:
+                    batch.maybe_gone |= droppable & {record.offset for record in batch.records}
+                self.rebuilt = True
+                Compactor(self.shelf, step_bytes=700).compact(self.log, self.now_ms)
+            elif work == "retain":
+                self.log.apply_retention(self.now_ms)
+            else:
+                self.log.advance_start((self.start + self.end) // 2)
         assert self.log.offline is None
+        self.start = self.log.start_offset
+        assert self.start >= before if work in ("retain", "delete") else self.start == before
 
     @rule()
     def raise_epoch(self) -> None:
@@ -204,15 +251,40 @@ class LogMachine(RuleBasedStateMachine):
         if any(batch.gone or batch.maybe_gone for batch in self.batches):
             return  # replicas truncate what is not committed, and compact only what is
         self.log.truncate_to(offset)
-        assert self.log.end_offset == cut.base
-        self.forget_from(cut.base)
+        assert self.log.end_offset == cut.after
+        self.forget_from(cut.after)
         self.rebuilt = True
 
     @rule(gap=st.integers(0, 50))
     def restart(self, gap: int) -> None:
         self.log.restart_at(self.end + gap)
+        self.forget_all(self.end + gap)
+
+    @precondition(lambda self: self.batches and not any(batch.gone or batch.maybe_gone for batch in self.batches))
+    @rule(room=st.integers(0, 300), choice=st.randoms(use_true_random=False), restarts=st.booleans())
+    def cut_on_a_full_disk(self, room: int, choice: random.Random, restarts: bool) -> None:
+        """It is done, or it is not, or the log is offline; and then the next start decides."""
+        cut = choice.choice(self.batches)
+        if cut.base < self.start:
+            return
+        end = self.end + 1 if restarts else cut.after
+        with self.full_disk(room):
+            if restarts:
+                self.log.restart_at(end)
+            else:
+                self.log.truncate_to(cut.base)
+        self.rebuilt = True
+        if self.log.offline is not None:
+            self.shelf.files.close()
+            self.open()
+        if self.log.end_offset == end and restarts:
+            self.forget_all(end)
+        elif self.log.end_offset == end:
+            self.forget_from(end)
+
+    def forget_all(self, start: int) -> None:
         self.batches.clear()
-        self.start = self.end = self.end + gap
+        self.start = self.end = start
 
     def forget_from(self, end: int) -> None:
         self.batches = [batch for batch in self.batches if batch.end <= end]
@@ -275,7 +347,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.offline is None
         end = self.log.end_offset
         assert synced <= end <= self.end
-        assert end in {self.start, self.end, *(batch.end for batch in self.batches)} | {b.base for b in self.batches}
+        assert end in {self.start, self.end, *(batch.end for batch in self.batches)} | {b.after for b in self.batches}
         before = self.newest_of_each_key()
         self.forget_from(end)
         assert self.log.start_offset == self.start

@@ -168,3 +168,40 @@ def test_producers_are_forgotten_after_a_day_without_a_batch() -> None:
     log.apply_retention(NOW + EXPIRY_MS + 1)
     assert list(log.producers.producers) == [2]
     assert log.append(from_producer(7, producer=1), 0, now_ms=NOW).base_offset == 2, "and may go on (KIP-360)"
+
+
+def test_a_truncation_that_cannot_be_written_off_takes_the_log_offline_and_is_finished_by_the_next_start() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for epoch in range(3):
+        log.append(batch(), epoch, now_ms=NOW)
+    log.advance_start(1)
+    log.sync(checkpoint=True)
+    disk.room_bytes = -1000  # others take what the truncation gives back
+    with pytest.raises(KafkaError, match="offline"):
+        log.truncate_to(2)
+    with pytest.raises(KafkaError, match="offline"):
+        log.append(batch(), 3, now_ms=NOW)
+    assert open_log(disk).offline is not None, "there is no room for that yet"
+    disk.room_bytes = None
+    log = open_log(disk)
+    assert (log.offline, offsets(log)) == (None, [1])
+    log.append(batch(), 3, now_ms=NOW)
+    assert offsets(open_log(disk)) == [1, 2], "and it is not cut again"
+
+
+def test_a_new_start_that_cannot_be_written_down_can_be_tried_again() -> None:
+    disk = SimDisk()
+    log = open_log(disk, TopicConfig(segment_bytes=1))
+    for epoch in range(4):
+        log.append(batch(), epoch, now_ms=NOW)
+    log.sync()
+    log.epochs.assign(4, log.end_offset)  # to be written with the next name
+    disk.room_bytes = 0
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="no room"):
+            log.advance_start(2)
+    assert (log.start_offset, offsets(log)) == (0, [0, 1, 2, 3])
+    disk.room_bytes = None
+    log.advance_start(2)
+    assert offsets(open_log(disk)) == [2, 3]
