@@ -18,7 +18,6 @@ Response:
 from __future__ import annotations
 
 import struct
-import uuid
 from functools import cache
 
 from headrace.replicas.host import ReplicaHost
@@ -59,7 +58,7 @@ class Layout:
 
 
 _layout = cache(Layout)
-Topic = tuple[memoryview, str | uuid.UUID, list[tuple[int, ...]]]  # its name on the wire, its name, its partitions
+Topic = tuple[memoryview, str | bytes, list[tuple[int, ...]]]  # its name on the wire, its name or id, its partitions
 
 
 class ExpressFetch:
@@ -108,7 +107,7 @@ class ExpressFetch:
                 if isinstance(name, str):
                     partition = self._host.find(name, fields[0])
                 else:
-                    partition = self._host.find_by_id(name, fields[0])
+                    partition = self._host.find_by_wire_id(name, fields[0])
                 if not answer.partition(partition, fields):
                     return None
             answer.topic_ends()
@@ -263,5 +262,5 @@ def _compact_topics(frame: memoryview, layout: Layout, at: int) -> list[Topic] |
         if frame[at]:
             return None
         at += 1
-        topics.append((name, uuid.UUID(bytes=bytes(name)) if layout.by_id else str(name[1:], "utf-8"), asked))
+        topics.append((name, bytes(name) if layout.by_id else str(name[1:], "utf-8"), asked))
     return topics if frame[at:] == layout.tail else None

@@ -14,7 +14,6 @@ Response:
 from __future__ import annotations
 
 import struct
-import uuid
 
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.replicas.host import ReplicaHost
@@ -89,7 +88,7 @@ class ExpressProduce:
         if count != _ONE or length < 1 or shift > 28 or frame[end:] != _NO_TAGS:
             return None
         if version >= 13:
-            partition = self._host.find_by_id(uuid.UUID(bytes=bytes(frame[name_at:name_end])), index)
+            partition = self._host.find_by_wire_id(bytes(frame[name_at:name_end]), index)
         else:
             partition = self._host.find(str(frame[name_at + 1 : name_end], "utf-8"), index)
         if not _answers_at_once(partition, acks):

@@ -47,8 +47,8 @@ class Host:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
         return self._partition
 
-    def find_by_id(self, topic_id: uuid.UUID, index: int) -> Partition:
-        if topic_id != TOPIC_ID:
+    def find_by_wire_id(self, topic_id: bytes, index: int) -> Partition:
+        if topic_id != TOPIC_ID.bytes:
             raise KafkaError(ErrorCode.unknown_topic_id)
         return self._partition
 
