@@ -60,9 +60,8 @@ class Delivery:
                 self._measure_idempotence(peer)
 
     def _measure_transactions(self, peer: Peer) -> None:
-        before = cpu_seconds(peer.pid)
-        work = self._transactions(peer, int(TRANSACTIONAL_MESSAGES * self._scale))
-        self._samples.add("transactions.cpu", peer.name, (cpu_seconds(peer.pid) - before) / work.messages * 1e6)
+        work, broker_cpu_seconds = self._transactions(peer, int(TRANSACTIONAL_MESSAGES * self._scale))
+        self._samples.add("transactions.cpu", peer.name, broker_cpu_seconds / work.messages * 1e6)
         self._samples.add("transactions.rate", peer.name, work.messages / work.seconds)
         self._samples.add("transactions.period", peer.name, work.seconds / work.parts * 1000)
 
@@ -84,10 +83,9 @@ class Delivery:
         self._samples.add(f"{key}idempotent.kept", peer.name, rates[IDEMPOTENT] / rates[PLAIN] * 100)
 
     def _through_librdkafka(self, peer: Peer, settings: Settings) -> float:
-        before = cpu_seconds(peer.pid)
-        work = self._produce(peer, settings, int(IDEMPOTENT_MESSAGES * self._scale))
+        work, broker_cpu_seconds = self._produce(peer, settings, int(IDEMPOTENT_MESSAGES * self._scale))
         millions, key = work.messages / 1e6, "plain" if settings is PLAIN else "idempotent"
-        self._samples.add(f"{key}.cpu", peer.name, (cpu_seconds(peer.pid) - before) / millions)
+        self._samples.add(f"{key}.cpu", peer.name, broker_cpu_seconds / millions)
         self._samples.add(f"{key}.generator", peer.name, work.generator_cpu_seconds / millions)
         return work.messages / work.seconds
 
@@ -103,15 +101,15 @@ class Delivery:
         with self._topic(peer) as topic:
             return self._java.messages_per_second(peer, topic, messages, idempotent=settings is IDEMPOTENT)
 
-    def _produce(self, peer: Peer, settings: Settings, messages: int) -> Work:
+    def _produce(self, peer: Peer, settings: Settings, messages: int) -> tuple[Work, float]:
         with self._topic(peer) as topic:
-            return self._generator.produce(peer, Order(topic, messages, settings=settings))
+            return _with_cpu(peer, self._generator.produce, Order(topic, messages, settings=settings))
 
-    def _transactions(self, peer: Peer, messages: int) -> Work:
+    def _transactions(self, peer: Peer, messages: int) -> tuple[Work, float]:
         queue = f"queue.buffering.max.messages={QUEUE_MESSAGES}"
         with self._topic(peer) as topic:
             settings = ("acks=all", f"transactional.id={topic}", queue)
-            return self._generator.transactions(peer, Order(topic, messages, settings=settings))
+            return _with_cpu(peer, self._generator.transactions, Order(topic, messages, settings=settings))
 
     @contextlib.contextmanager
     def _topic(self, peer: Peer) -> Iterator[str]:
@@ -120,3 +118,10 @@ class Delivery:
         topics.create(peer.address, topic)
         yield topic
         topics.delete(peer.address, topic)
+
+
+def _with_cpu(peer: Peer, work: Callable[[Peer, Order], Work], order: Order) -> tuple[Work, float]:
+    """What was done, and the seconds of CPU that the broker took for it."""
+    before = cpu_seconds(peer.pid)
+    done = work(peer, order)
+    return done, cpu_seconds(peer.pid) - before

@@ -128,6 +128,8 @@ class KafkaRecipe:
             # As headrace does by default: what was acknowledged is on disk a second later.
             "log.flush.interval.ms": str(FLUSH_MS),
             "log.flush.scheduler.interval.ms": str(FLUSH_MS),
+            # As headrace does: the files of a topic go with it, not a minute later, amid another measurement.
+            "log.segment.delete.delay.ms": "100",
             # Asleep under SIGSTOP the broker half sends no heartbeats; the controller half must not fence it for that.
             "broker.session.timeout.ms": "3600000",
         }

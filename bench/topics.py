@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 REQUEST_SECONDS = 120.0
+REMOVAL_SECONDS = 0.5  # until the files of half a gigabyte are gone as well, which takes a broker a tenth of that
 
 
 def create(broker: str, name: str, partitions: int = 1, *, replicas: int = 1, min_isr: int = 1) -> None:
@@ -22,8 +24,10 @@ def create(broker: str, name: str, partitions: int = 1, *, replicas: int = 1, mi
 
 
 def delete(broker: str, name: str) -> None:
+    """With all its files, before somebody measures the next thing, whose figures that would be in."""
     client = _client(broker)
     _wait_for(client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name], f"the topic {name} was not removed")
+    time.sleep(REMOVAL_SECONDS)
 
 
 def _wait_for(answer: Future[None], otherwise: str) -> None:
