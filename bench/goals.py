@@ -135,6 +135,15 @@ CHAPTERS = (
         ),
     ),
     Chapter(
+        "One message every 5 ms, beside a producer at full speed",
+        (
+            Metric("beside.p50", "acknowledged, p50", "ms"),
+            Metric("beside.p90", "acknowledged, p90", "ms"),
+            Metric("beside.p99", "acknowledged, p99", "ms"),
+            Metric("beside.rate", "the other producer meanwhile", "msg/s"),
+        ),
+    ),
+    Chapter(
         "Event-loop lag (bucket bounds)",
         (
             Metric("lag.p50", "during the work above, p50 at most", "ms"),

@@ -30,6 +30,7 @@ from bench.figures import Samples
 from bench.java_producer import JavaProducer
 from bench.lag import LagWatch
 from bench.latency import Latency
+from bench.neighbour import Neighbours
 from bench.peers import KafkaRecipe, Peer, PeerMissing, Recipe
 from bench.processes import Children
 from bench.profiles import Profiles
@@ -38,7 +39,7 @@ from bench.sizes import Sizes
 from bench.startup import in_turn
 from bench.throughput import Throughput
 
-IN_ROUNDS = ("throughput", "latency", "delivery", "profiles", "connections", "idle", "clients")
+IN_ROUNDS = ("throughput", "latency", "neighbour", "delivery", "profiles", "connections", "idle", "clients")
 SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "failover", "racks")
 FAILURES = (PeerMissing, RuntimeError, OSError, KafkaException)
 DISCARD_SECONDS = 0.5  # a broker whose data goes away anyway need not finish its work
@@ -108,6 +109,9 @@ class Bench:
                 lambda peers: single.prepare(peers, singles),
                 lambda turn: single.round(turn, sizes.single_messages),
             )
+        if name == "neighbour":
+            neighbours = Neighbours(generator, self.samples, sizes.scale)
+            return Workload(name, neighbours.prepare, neighbours.round)
         if name == "delivery":
             delivery = Delivery(generator, self._java, self.samples, sizes.scale, sizes.pairs)
             return Workload(name, lambda peers: delivery.prepare(peers, sizes.warm_messages), delivery.round)

@@ -9,6 +9,9 @@ the rest. An idle connection holds no buffer.
 
 Handlers answer at once or later (api.contract); replies wait in a queue for those before them, and leave at the end of
 the event loop's turn (turns.py). A peer that sends faster than it reads is not read from until it has caught up.
+
+A peer that sends without a pause is read from for half a megabyte at a time: the event loop would go on with the next
+thirty reads of the same connection, and everybody else would wait for all of them.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _MAX_UNSENT_CHUNKS = 8  # of replies, two or three of them large; more leave at 
 _BRIEF_BYTES = 4096  # of a request; its reply is brief if it carries no records
 _SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
 _LARGE_BYTES = 4 * _SPARE_FROM_BYTES  # a frame; the next one of the same client is probably as large
+_TURN_BYTES = 512 * 1024  # that a connection may send before others have their turn
 
 
 class Pending(Protocol):
@@ -80,7 +84,7 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_dispatch", "_filled", "_keeper", "_large", "_need", "_out", "_own", "_paused_by_peer", "_queue", "_reading",
-        "_tasks", "_transport", "last_active", "peer",
+        "_tasks", "_transport", "_turn_bytes", "last_active", "peer",
     )  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
@@ -96,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: set[asyncio.Future[Any]] = set()
         self._paused_by_peer = False
         self._reading = True
+        self._turn_bytes = 0  # that came since others had their turn
         self.peer = Peer("", 0, "", 0)
         self.last_active = 0.0
 
@@ -133,6 +138,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         keeper = self._keeper
         self.last_active = keeper.monotonic()
+        self._turn_bytes += nbytes
+        if self._turn_bytes >= _TURN_BYTES:
+            self._let_others()
         if self._own is not None:
             self._filled += nbytes
             self._take_own()
@@ -152,6 +160,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         return False
+
+    def _let_others(self) -> None:
+        """Read no more in this turn of the event loop."""
+        self._turn_bytes = 0
+        if self._reading and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._reading and self._transport is not None:
+            self._transport.resume_reading()
 
     # --- frames -----------------------------------------------------------------------------------------------------
 

@@ -142,26 +142,52 @@ def test_large_frames_survive_it_too_among_small_ones(sizes: list[int], pieces: 
         assert bytes(frame) == bytes([frame[0]]) * len(frame)
         seen.append((frame[0], len(frame)))
 
-    connection, _ = connect(dispatch, receive_bytes=SHARED, max_frame_bytes=10_000_000)
-    feed(connection, framed([bytes([number]) * size for number, size in enumerate(sizes)]), pieces)
-    assert seen == list(enumerate(sizes))
-    assert connection.get_buffer(-1).obj is connection._keeper.receive_buffer.obj, "nothing is left"
+    async def story() -> None:
+        connection, _ = connect(dispatch, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+        feed(connection, framed([bytes([number]) * size for number, size in enumerate(sizes)]), pieces)
+        assert seen == list(enumerate(sizes))
+        assert connection.get_buffer(-1).obj is connection._keeper.receive_buffer.obj, "nothing is left"
+
+    asyncio.run(story())
 
 
 def test_only_the_beginning_of_a_large_frame_after_another_has_to_move() -> None:
-    connection, _ = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
-    body = b"x" * 900_000
-    feed(connection, framed([body]), [SHARED])
-    for _ in range(2):
-        beginning = connection.get_buffer(-1)
-        assert len(beginning) == 65_536
-        beginning[:] = framed([body])[:65_536]
-        connection.buffer_updated(65_536)
-        rest = connection.get_buffer(-1)
-        assert len(rest) == len(body) + 4 - 65_536, "and not a byte of the next frame"
-        connection.buffer_updated(len(rest))
-    feed(connection, framed([b"request!"]), [SHARED])
-    assert len(connection.get_buffer(-1)) == SHARED, "small ones are read many at a time again"
+    async def story() -> None:
+        connection, _ = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+        body = b"x" * 900_000
+        feed(connection, framed([body]), [SHARED])
+        for _ in range(2):
+            beginning = connection.get_buffer(-1)
+            assert len(beginning) == 65_536
+            beginning[:] = framed([body])[:65_536]
+            connection.buffer_updated(65_536)
+            rest = connection.get_buffer(-1)
+            assert len(rest) == len(body) + 4 - 65_536, "and not a byte of the next frame"
+            connection.buffer_updated(len(rest))
+        feed(connection, framed([b"request!"]), [SHARED])
+        assert len(connection.get_buffer(-1)) == SHARED, "small ones are read many at a time again"
+
+    asyncio.run(story())
+
+
+def test_who_sends_without_a_pause_lets_others_have_their_turn() -> None:
+    async def story() -> None:
+        connection, wire = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+        for _ in range(3):
+            feed(connection, framed([b"x" * 100_000] * 5), [SHARED])
+            assert wire.reading, "not yet half a megabyte"
+            feed(connection, framed([b"x" * 100_000]), [SHARED])
+            assert not wire.reading
+            await asyncio.sleep(0)
+            assert wire.reading
+        connection.pause_writing()  # and one that does not read its replies has to wait for more than a turn
+        feed(connection, framed([b"x" * 600_000]), [SHARED])
+        await asyncio.sleep(0)
+        assert not wire.reading
+        connection.resume_writing()
+        assert wire.reading
+
+    asyncio.run(story())
 
 
 def test_a_finished_frame_leaves_no_buffer_behind() -> None:
@@ -178,15 +204,19 @@ def test_the_buffer_of_an_unfinished_frame_grows_with_what_arrived_not_with_what
 
 def test_a_large_frame_borrows_a_spare_buffer_and_gives_it_back() -> None:
     seen: list[int] = []
-    connection, _ = connect(
-        lambda frame, peer: seen.append(len(frame)), max_frame_bytes=10_000_000, receive_bytes=500_000
-    )
-    keeper = connection._keeper
-    feed(connection, framed([b"x" * 1_500_000])[:-1], [400_000])
-    assert keeper.spare_buffers.borrow() is None
-    feed(connection, b"x" + framed([b"y" * 100]), [400_000])
-    assert seen == [1_500_000, 100]
-    assert len(keeper.spare_buffers.free) == 1
+
+    async def story() -> None:
+        connection, _ = connect(
+            lambda frame, peer: seen.append(len(frame)), max_frame_bytes=10_000_000, receive_bytes=500_000
+        )
+        keeper = connection._keeper
+        feed(connection, framed([b"x" * 1_500_000])[:-1], [400_000])
+        assert keeper.spare_buffers.borrow() is None
+        feed(connection, b"x" + framed([b"y" * 100]), [400_000])
+        assert seen == [1_500_000, 100]
+        assert len(keeper.spare_buffers.free) == 1
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 100_001, 2**31 - 1])
