@@ -227,6 +227,8 @@ class SimTransport(asyncio.Transport):
         self._reading = True
         self._inbox: deque[tuple[float, bytes | None]] = deque()
         self._arrival_s = 0.0
+        self._arrived = b""  # not yet read here
+        self._ended = False  # nothing comes after that
         self._waiting_bytes = 0  # written here, not yet read there
         self._high = 64 * 1024
         self._peer_paused = False
@@ -303,29 +305,33 @@ class SimTransport(asyncio.Transport):
         if not self._reading or not self._network.passes(self.peer.host, self.host):
             return
         due: list[bytes] = []
-        while self._inbox and self._inbox[0][0] <= loop.time():
+        while self._inbox and not self._ended and self._inbox[0][0] <= loop.time():
             _, data = self._inbox.popleft()
             if data is None:
-                loop.call_soon(self._hear, b"".join(due), True, context=self._context)
-                return
-            due.append(data)
-        if due:
-            loop.call_soon(self._hear, b"".join(due), False, context=self._context)
-
-    def _hear(self, data: bytes, ended: bool) -> None:
-        if data and not self.gone and not self._closing:
-            if isinstance(self._protocol, asyncio.BufferedProtocol):
-                rest = memoryview(data)
-                while rest and not self.gone:
-                    buffer = memoryview(cast("bytearray", self._protocol.get_buffer(len(rest))))
-                    part = min(len(rest), len(buffer))
-                    buffer[:part] = rest[:part]
-                    self._protocol.buffer_updated(part)
-                    rest = rest[part:]
+                self._ended = True
             else:
-                cast("asyncio.Protocol", self._protocol).data_received(data)
-        self.peer.was_read(len(data))
-        if ended:
+                due.append(data)
+        self._arrived += b"".join(due)
+        if self._arrived or self._ended:
+            loop.call_soon(self._hear, context=self._context)
+
+    def _hear(self) -> None:
+        """What is not read, because the protocol has had enough for now, stays for later."""
+        data, self._arrived = self._arrived, b""
+        rest = memoryview(data)
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            while rest and self._reading and not self._closing:
+                buffer = memoryview(cast("bytearray", self._protocol.get_buffer(len(rest))))
+                part = min(len(rest), len(buffer))
+                buffer[:part] = rest[:part]
+                self._protocol.buffer_updated(part)
+                rest = rest[part:]
+            if rest and not self._closing:
+                self._arrived = bytes(rest)
+        elif data and not self._closing:
+            cast("asyncio.Protocol", self._protocol).data_received(data)
+        self.peer.was_read(len(data) - len(self._arrived))
+        if self._ended and not self._arrived:
             self.lose(None)
 
     def pause_reading(self) -> None:

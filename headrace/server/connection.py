@@ -10,8 +10,8 @@ the rest. An idle connection holds no buffer.
 Handlers answer at once or later (api.contract); replies wait in a queue for those before them, and leave at the end of
 the event loop's turn (turns.py). A peer that sends faster than it reads is not read from until it has caught up.
 
-A peer that sends without a pause is read from for half a megabyte at a time: the event loop would go on with the next
-thirty reads of the same connection, and everybody else would wait for all of them.
+A peer that sends without a pause has half a megabyte handled at a time, or some dozens of small frames, and the rest in
+the event loop's next turn: everybody else would wait for all that it has sent and goes on sending.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _MAX_UNSENT_CHUNKS = 8  # of replies, two or three of them large; more leave at 
 _BRIEF_BYTES = 4096  # of a request; its reply is brief if it carries no records
 _SPARE_FROM_BYTES = 64 * 1024  # of a frame that must have arrived before it gets a spare buffer
 _LARGE_BYTES = 4 * _SPARE_FROM_BYTES  # a frame; the next one of the same client is probably as large
-_TURN_BYTES = 512 * 1024  # that a connection may send before others have their turn
+_TURN_BYTES = 512 * 1024  # of one connection that are handled before others have their turn
+_OVERDRAFT_BYTES = 512 * 1024  # that are handled all the same if they have been read: putting them aside costs a copy
+_FRAME_COST_BYTES = 16 * 1024  # a frame takes as long as so many bytes more
 
 
 class Pending(Protocol):
@@ -83,8 +85,8 @@ class _Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_dispatch", "_filled", "_keeper", "_large", "_need", "_out", "_own", "_paused_by_peer", "_queue", "_reading",
-        "_tasks", "_transport", "_turn_bytes", "last_active", "peer",
+        "_begins_small", "_dispatch", "_filled", "_keeper", "_need", "_out", "_own", "_paused_by_peer", "_queue",
+        "_reading", "_tasks", "_transport", "_turn_bytes", "last_active", "peer",
     )  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
@@ -94,13 +96,13 @@ class Connection(asyncio.BufferedProtocol):
         self._own: bytearray | None = None  # an unfinished frame
         self._filled = 0  # bytes of it that are there
         self._need = 0  # its size, once that is known
-        self._large = False  # the last frame was
+        self._begins_small = False  # the next read: the last frame was large, or there were many
         self._queue: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._paused_by_peer = False
         self._reading = True
-        self._turn_bytes = 0  # that came since others had their turn
+        self._turn_bytes = _TURN_BYTES  # that are left of its turn; if none, it goes on in the next one
         self.peer = Peer("", 0, "", 0)
         self.last_active = 0.0
 
@@ -132,21 +134,20 @@ class Connection(asyncio.BufferedProtocol):
         own, filled = self._own, self._filled
         if own is None:
             shared = self._keeper.receive_buffer
-            return shared[:_SPARE_FROM_BYTES] if self._large else shared
+            return shared[:_SPARE_FROM_BYTES] if self._begins_small else shared
         return memoryview(own)[filled : self._need if self._need > filled else len(own)]
 
     def buffer_updated(self, nbytes: int) -> None:
         keeper = self._keeper
         self.last_active = keeper.monotonic()
-        self._turn_bytes += nbytes
-        if self._turn_bytes >= _TURN_BYTES:
-            self._let_others()
         if self._own is not None:
             self._filled += nbytes
             self._take_own()
             self._send()
             return
-        self._large = False  # until a large frame has come as well
+        self._begins_small = False  # until a large frame has come as well
+        if nbytes < _SPARE_FROM_BYTES:
+            self._turn_bytes = _TURN_BYTES  # there was no more to read, so others had their turn
         self._take(keeper.receive_buffer, nbytes)
         self._send(brief=nbytes <= _BRIEF_BYTES)
 
@@ -161,23 +162,12 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    def _let_others(self) -> None:
-        """Read no more in this turn of the event loop."""
-        self._turn_bytes = 0
-        if self._reading and self._transport is not None:
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        if self._reading and self._transport is not None:
-            self._transport.resume_reading()
-
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def _take(self, data: memoryview, end: int) -> None:
         """Handle the whole frames in the first `end` bytes of `data` and keep what is left."""
-        at = 0
-        while end - at >= 4 and self._reading:  # else the peer does not read its replies: the rest waits
+        at, left = 0, self._turn_bytes
+        while end - at >= 4 and left > -_OVERDRAFT_BYTES and self._reading:  # the rest waits
             size = _SIZE.unpack_from(data, at)[0]
             if not 8 <= size <= self._keeper.max_frame_bytes:
                 self._refuse(size)
@@ -188,8 +178,31 @@ class Connection(asyncio.BufferedProtocol):
             if not self._handle(data[at + 4 : after]):
                 return
             at = after
+            left -= size + _FRAME_COST_BYTES
+        had, self._turn_bytes = self._turn_bytes, left
         if at < end:
             self._keep(data[at:end])
+        if left <= 0 < had:
+            self._let_others(aside=left <= -_OVERDRAFT_BYTES)
+
+    def _let_others(self, *, aside: bool) -> None:
+        """Go on in the next turn of the event loop, and read less then, if some had to be put `aside`."""
+        if self._transport is not None:
+            self._begins_small = self._begins_small or aside
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle the whole frames that were put aside, and read again."""
+        self._turn_bytes = _TURN_BYTES
+        if self._transport is None or not self._reading:
+            return
+        self._transport.resume_reading()
+        if self._own is not None and 0 < self._need <= self._filled:
+            own, self._own = self._own, None
+            self._take(memoryview(own), self._filled)
+            self._give_back(own)
+            self._send()
 
     def _keep(self, rest: memoryview) -> None:
         size = self._frame_bytes(rest)
@@ -229,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._own = None
             self._filled = 0
-            self._large = need >= _LARGE_BYTES
+            self._begins_small = need >= _LARGE_BYTES
             self._take(memoryview(own), filled)
             self._give_back(own)
 
@@ -317,12 +330,8 @@ class Connection(asyncio.BufferedProtocol):
         wanted = not self._paused_by_peer and len(self._queue) < _MAX_WAITING_REPLIES
         if wanted and not self._reading:
             self._reading = True
-            self._transport.resume_reading()
-            if self._own is not None and self._filled:  # whole frames may have been put aside
-                own, self._own = self._own, None
-                self._take(memoryview(own), self._filled)
-                self._give_back(own)
-                self._send()
+            if self._turn_bytes > 0:
+                self._go_on()
         elif not wanted and self._reading:
             self._reading = False
             self._transport.pause_reading()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import struct
 
 import pytest
@@ -103,6 +104,19 @@ def feed(connection: Connection, data: bytes, pieces: list[int]) -> None:
         turn += 1
 
 
+async def pour(connection: Connection, wire: Wire, data: bytes, pieces: list[int]) -> None:
+    """As `feed`, by somebody who waits when it is asked to."""
+    at = 0
+    for piece in itertools.cycle(pieces):
+        size = min(len(connection.get_buffer(-1)), piece, len(data) - at)
+        feed(connection, data[at : at + size], [size])
+        at += size
+        while not wire.reading:
+            await asyncio.sleep(0)
+        if at == len(data):
+            return
+
+
 def framed(bodies: list[bytes]) -> bytes:
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
@@ -143,8 +157,8 @@ def test_large_frames_survive_it_too_among_small_ones(sizes: list[int], pieces: 
         seen.append((frame[0], len(frame)))
 
     async def story() -> None:
-        connection, _ = connect(dispatch, receive_bytes=SHARED, max_frame_bytes=10_000_000)
-        feed(connection, framed([bytes([number]) * size for number, size in enumerate(sizes)]), pieces)
+        connection, wire = connect(dispatch, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+        await pour(connection, wire, framed([bytes([number]) * size for number, size in enumerate(sizes)]), pieces)
         assert seen == list(enumerate(sizes))
         assert connection.get_buffer(-1).obj is connection._keeper.receive_buffer.obj, "nothing is left"
 
@@ -153,9 +167,9 @@ def test_large_frames_survive_it_too_among_small_ones(sizes: list[int], pieces: 
 
 def test_only_the_beginning_of_a_large_frame_after_another_has_to_move() -> None:
     async def story() -> None:
-        connection, _ = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
+        connection, wire = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
         body = b"x" * 900_000
-        feed(connection, framed([body]), [SHARED])
+        await pour(connection, wire, framed([body]), [SHARED])
         for _ in range(2):
             beginning = connection.get_buffer(-1)
             assert len(beginning) == 65_536
@@ -164,7 +178,8 @@ def test_only_the_beginning_of_a_large_frame_after_another_has_to_move() -> None
             rest = connection.get_buffer(-1)
             assert len(rest) == len(body) + 4 - 65_536, "and not a byte of the next frame"
             connection.buffer_updated(len(rest))
-        feed(connection, framed([b"request!"]), [SHARED])
+            await asyncio.sleep(0)
+        await pour(connection, wire, framed([b"request!"]), [SHARED])
         assert len(connection.get_buffer(-1)) == SHARED, "small ones are read many at a time again"
 
     asyncio.run(story())
@@ -174,17 +189,62 @@ def test_who_sends_without_a_pause_lets_others_have_their_turn() -> None:
     async def story() -> None:
         connection, wire = connect(lambda frame, peer: None, receive_bytes=SHARED, max_frame_bytes=10_000_000)
         for _ in range(3):
-            feed(connection, framed([b"x" * 100_000] * 5), [SHARED])
+            feed(connection, framed([b"x" * 100_000] * 4), [SHARED])
             assert wire.reading, "not yet half a megabyte"
             feed(connection, framed([b"x" * 100_000]), [SHARED])
             assert not wire.reading
             await asyncio.sleep(0)
             assert wire.reading
-        connection.pause_writing()  # and one that does not read its replies has to wait for more than a turn
         feed(connection, framed([b"x" * 600_000]), [SHARED])
+        connection.pause_writing()  # one that does not read its replies has to wait for more than a turn
         await asyncio.sleep(0)
         assert not wire.reading
         connection.resume_writing()
+        assert wire.reading
+
+    asyncio.run(story())
+
+
+def test_many_small_frames_are_handled_some_dozens_a_turn_and_in_order() -> None:
+    async def story() -> None:
+        seen: list[int] = []
+        connection, wire = connect(lambda frame, peer: seen.append(frame[0]), receive_bytes=SHARED)
+        feed(connection, framed([bytes([number]) * 50 for number in range(200)]) + b"\x00\x00", [SHARED])
+        turns = []
+        while not wire.reading:
+            turns.append(len(seen))
+            await asyncio.sleep(0)
+        assert turns == [64, 128, 192]
+        feed(connection, b"\x00\x08" + bytes([200]) * 8, [SHARED])
+        assert seen == list(range(201))
+        for number in range(500):
+            feed(connection, framed([bytes([number % 250]) * 50]), [SHARED])
+            assert wire.reading, "who sends one at a time is never held up"
+
+    asyncio.run(story())
+
+
+def test_who_stops_reading_replies_amid_a_flood_goes_on_where_it_was() -> None:
+    async def story() -> None:
+        seen: list[int] = []
+
+        def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
+            seen.append(frame[0])
+            if len(seen) in (30, 64, 65, 100):
+                connection.pause_writing()
+            return [b"reply"]
+
+        connection, wire = connect(dispatch, receive_bytes=SHARED)
+        feed(connection, framed([bytes([number]) * 50 for number in range(200)]), [SHARED])
+        stops = []
+        for _ in range(20):
+            stops.append(len(seen))
+            await asyncio.sleep(0)
+            if connection._paused_by_peer:
+                connection.resume_writing()
+        assert seen == list(range(200))
+        assert stops[:2] == [30, 64], "each turn ends by one or the other"
+        assert max(after - before for before, after in itertools.pairwise(stops)) <= 64
         assert wire.reading
 
     asyncio.run(story())
@@ -206,13 +266,13 @@ def test_a_large_frame_borrows_a_spare_buffer_and_gives_it_back() -> None:
     seen: list[int] = []
 
     async def story() -> None:
-        connection, _ = connect(
+        connection, wire = connect(
             lambda frame, peer: seen.append(len(frame)), max_frame_bytes=10_000_000, receive_bytes=500_000
         )
         keeper = connection._keeper
         feed(connection, framed([b"x" * 1_500_000])[:-1], [400_000])
         assert keeper.spare_buffers.borrow() is None
-        feed(connection, b"x" + framed([b"y" * 100]), [400_000])
+        await pour(connection, wire, b"x" + framed([b"y" * 100]), [400_000])
         assert seen == [1_500_000, 100]
         assert len(keeper.spare_buffers.free) == 1
 
