@@ -275,7 +275,7 @@ CASES = [
     case(
         23,
         "log.partition_log",
-        "                    file.truncate(segment.size)\n                    raise\n        except",
+        "                    self._cut_back(segment, file)\n                    raise\n        except",
         "                    raise\n        except",
         f"{HERE}:a_short_write_leaves_no_bytes_behind",
     ),
