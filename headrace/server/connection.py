@@ -198,10 +198,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None or not self._reading:
             return
         self._transport.resume_reading()
-        if self._own is not None and 0 < self._need <= self._filled:
-            own, self._own = self._own, None
-            self._take(memoryview(own), self._filled)
-            self._give_back(own)
+        if self._own is not None:
+            self._take_own()
             self._send()
 
     def _keep(self, rest: memoryview) -> None:
@@ -242,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._own = None
             self._filled = 0
-            self._begins_small = need >= _LARGE_BYTES
+            self._begins_small = self._begins_small or need >= _LARGE_BYTES
             self._take(memoryview(own), filled)
             self._give_back(own)
 
