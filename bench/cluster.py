@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench import topics
 from bench.clusters import Cluster, headrace_cluster, kafka_cluster
-from bench.figures import MIB, Samples, percentile
+from bench.figures import MIB, Samples
 from bench.load import Generator, Order
 from bench.processes import Children
 
@@ -56,5 +56,4 @@ class Clusters:
         self._samples.add(f"cluster{size}.memory", cluster.name, cluster.resident_bytes() / MIB)
         singles = Order("single", max(200, self._messages // 1000), settings=(*ACKS_ALL, "linger.ms=0"))
         seconds = self._generator.acknowledgement_seconds(cluster, singles)
-        for name, percent in (("p50", 50.0), ("p99", 99.0)):
-            self._samples.add(f"cluster{size}.{name}", cluster.name, percentile(seconds, percent) * 1000)
+        self._samples.add_percentiles(f"cluster{size}", cluster.name, seconds, {"p50": 50.0, "p99": 99.0})

@@ -13,16 +13,15 @@ second's worth of messages handed over ahead of it; `transactions.period` is the
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from bench import memory, pipelined, topics
 from bench.figures import Samples
 from bench.java_producer import JavaProducer
 from bench.load import Generator, Order, Work
 from bench.peers import Peer
-from bench.processes import cpu_seconds
 
 Settings = tuple[str, ...]
 PLAIN: Settings = ("acks=all",)
@@ -103,25 +102,14 @@ class Delivery:
 
     def _produce(self, peer: Peer, settings: Settings, messages: int) -> tuple[Work, float]:
         with self._topic(peer) as topic:
-            return _with_cpu(peer, self._generator.produce, Order(topic, messages, settings=settings))
+            order = Order(topic, messages, settings=settings)
+            return peer.charged(lambda: self._generator.produce(peer, order))
 
     def _transactions(self, peer: Peer, messages: int) -> tuple[Work, float]:
         queue = f"queue.buffering.max.messages={QUEUE_MESSAGES}"
         with self._topic(peer) as topic:
-            settings = ("acks=all", f"transactional.id={topic}", queue)
-            return _with_cpu(peer, self._generator.transactions, Order(topic, messages, settings=settings))
+            order = Order(topic, messages, settings=("acks=all", f"transactional.id={topic}", queue))
+            return peer.charged(lambda: self._generator.transactions(peer, order))
 
-    @contextlib.contextmanager
-    def _topic(self, peer: Peer) -> Iterator[str]:
-        """A new one, gone after the work; not after a failure, of which it may tell something."""
-        topic = f"bench-delivery-{next(self._serial)}"
-        topics.create(peer.address, topic)
-        yield topic
-        topics.delete(peer.address, topic)
-
-
-def _with_cpu(peer: Peer, work: Callable[[Peer, Order], Work], order: Order) -> tuple[Work, float]:
-    """What was done, and the seconds of CPU that the broker took for it."""
-    before = cpu_seconds(peer.pid)
-    done = work(peer, order)
-    return done, cpu_seconds(peer.pid) - before
+    def _topic(self, peer: Peer) -> AbstractContextManager[str]:
+        return topics.temporary(peer.address, f"bench-delivery-{next(self._serial)}")

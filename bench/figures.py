@@ -61,6 +61,11 @@ class Samples:
     def add(self, metric: str, peer: str, value: float) -> None:
         self._values.setdefault(metric, {}).setdefault(peer, []).append(value)
 
+    def add_percentiles(self, metric: str, peer: str, seconds: Sequence[float], percents: Mapping[str, float]) -> None:
+        """One value for each of the percentiles, which are named behind the metric; in milliseconds."""
+        for label, percent in percents.items():
+            self.add(f"{metric}.{label}", peer, percentile(seconds, percent) * 1000)
+
     def values(self, metric: str, peer: str) -> list[float]:
         return list(self._values.get(metric, {}).get(peer, []))
 

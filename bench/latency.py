@@ -10,23 +10,26 @@ And the same on a server that only writes, answers and sleeps: below that no bro
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import cores, frames, topics
-from bench.figures import Samples, percentile
+from bench.figures import Samples
 from bench.lag import LagWatch
 from bench.load import Generator, Order
 from bench.peers import HOST, Peer
-from bench.processes import Children, cpu_seconds
+from bench.processes import Children
 
 TOPIC = "bench-latency"
 ECHO = "a plain echo"
 MESSAGE_BYTES = 100
 WARM_UP = 200
-PERCENTILES = (("p50", 50.0), ("p99", 99.0), ("p999", 99.9))
+PERCENTILES = {"p50": 50.0, "p99": 99.0, "p999": 99.9}
 
 
 class Latency:
@@ -47,9 +50,10 @@ class Latency:
         cores.measure(self._children, self._samples)
         for peer in peers:
             with peer.awake(), self._lag.stretch(peer):
-                before = cpu_seconds(peer.pid)
-                acknowledged = self._generator.acknowledgement_seconds(peer, _order(messages))
-                self._samples.add("ack.cpu", peer.name, (cpu_seconds(peer.pid) - before) / messages * 1e6)
+                acknowledged, broker_cpu_seconds = peer.charged(
+                    partial(self._generator.acknowledgement_seconds, peer, _order(messages))
+                )
+                self._samples.add("ack.cpu", peer.name, broker_cpu_seconds / messages * 1e6)
                 self._add("ack", peer.name, acknowledged)
                 self._add("end", peer.name, self._generator.end_to_end_seconds(peer, _order(messages)))
                 self._add("bare", peer.name, bare_seconds(peer.port, messages))
@@ -57,28 +61,35 @@ class Latency:
             self._add("bare", ECHO, bare_seconds(port, messages))
 
     def _add(self, metric: str, peer: str, seconds: list[float]) -> None:
-        for label, percent in PERCENTILES:
-            self._samples.add(f"{metric}.{label}", peer, percentile(seconds, percent) * 1000)
+        self._samples.add_percentiles(metric, peer, seconds, PERCENTILES)
 
 
 def bare_seconds(port: int, messages: int) -> list[float]:
     """One request at a time over one socket: seconds from sending it to its acknowledgement."""
+    with bare_producer(port, TOPIC) as send:
+        return [send() for _ in range(WARM_UP + messages)][WARM_UP:]
+
+
+@contextlib.contextmanager
+def bare_producer(port: int, topic: str) -> Iterator[Callable[[], float]]:
+    """A socket of its own, and how to send one small message over it: the call gives back the seconds that it took."""
     batch = frames.record_batch(1, MESSAGE_BYTES, time.time_ns() // 1_000_000)
-    seconds = []
+    numbers = itertools.count()
     with socket.create_connection((HOST, port), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for number in range(-WARM_UP, messages):
-            request = frames.produce(number + WARM_UP, TOPIC, 0, batch)
+
+        def send() -> float:
+            request = frames.produce(next(numbers), topic, 0, batch)
             start = time.perf_counter()
             connection.sendall(request)
             reply = connection.recv(4096)
             took = time.perf_counter() - start
-            error, _ = frames.produced(reply[4:], TOPIC)
+            error, _ = frames.produced(reply[4:], topic)
             if error:
                 raise RuntimeError(f"a message was refused with error {error}")
-            if number >= 0:
-                seconds.append(took)
-    return seconds
+            return took
+
+        yield send
 
 
 def _order(messages: int) -> Order:

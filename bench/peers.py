@@ -20,9 +20,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -35,6 +35,8 @@ START_SECONDS = 300.0
 WAKE_SECONDS = 60.0
 SETTLE_SECONDS = 0.3
 FLUSH_MS = 1000  # headrace.flush.interval.ms by default
+
+T = TypeVar("T")
 
 
 class PeerMissing(Exception):
@@ -194,6 +196,12 @@ class Peer:
         """Stop the broker; True when it went cleanly within the time it was given."""
         process, self._process = self._process, None
         return self._children.stop(process, seconds=seconds) if process else True
+
+    def charged(self, work: Callable[[], T]) -> tuple[T, float]:
+        """What the work gave, and the seconds of CPU that the broker took meanwhile."""
+        before = processes.cpu_seconds(self.pid)
+        done = work()
+        return done, processes.cpu_seconds(self.pid) - before
 
     def sleep(self) -> None:
         assert self._process is not None

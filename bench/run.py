@@ -110,7 +110,7 @@ class Bench:
                 lambda turn: single.round(turn, sizes.single_messages),
             )
         if name == "neighbour":
-            neighbours = Neighbours(generator, self.samples, sizes.scale)
+            neighbours = Neighbours(generator, self.samples)
             return Workload(name, neighbours.prepare, neighbours.round)
         if name == "delivery":
             delivery = Delivery(generator, self._java, self.samples, sizes.scale, sizes.pairs)

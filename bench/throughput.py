@@ -16,7 +16,7 @@ from bench.figures import MIB, Samples
 from bench.lag import LagWatch
 from bench.load import Generator, Order, Work
 from bench.peers import Peer
-from bench.processes import cpu_seconds, resident_bytes
+from bench.processes import resident_bytes
 
 # One librdkafka consumer decodes on one thread; one consumer per core keeps the generator from being the limit.
 READERS = 2
@@ -87,16 +87,9 @@ class Throughput:
 
     def _run(self, peer: Peer, kind: Kind) -> tuple[Work, float]:
         if kind.reads:
-            before = cpu_seconds(peer.pid)
-            work = self._generator.consume(peer, kind.order(_topic(kind)))
-            return work, cpu_seconds(peer.pid) - before
-        topic = f"{_topic(kind)}-{next(self._serial)}"
-        topics.create(peer.address, topic, kind.partitions)
-        before = cpu_seconds(peer.pid)
-        work = self._generator.produce(peer, kind.order(topic))
-        broker_cpu_seconds = cpu_seconds(peer.pid) - before
-        topics.delete(peer.address, topic)
-        return work, broker_cpu_seconds
+            return peer.charged(lambda: self._generator.consume(peer, kind.order(_topic(kind))))
+        with topics.temporary(peer.address, f"{_topic(kind)}-{next(self._serial)}", kind.partitions) as topic:
+            return peer.charged(lambda: self._generator.produce(peer, kind.order(topic)))
 
 
 def _topic(kind: Kind) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 
 from confluent_kafka.admin import AdminClient
@@ -28,6 +30,14 @@ def delete(broker: str, name: str) -> None:
     client = _client(broker)
     _wait_for(client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name], f"the topic {name} was not removed")
     time.sleep(REMOVAL_SECONDS)
+
+
+@contextlib.contextmanager
+def temporary(broker: str, name: str, partitions: int = 1) -> Iterator[str]:
+    """A new one, gone after the work; not after a failure, of which it may tell something."""
+    create(broker, name, partitions)
+    yield name
+    delete(broker, name)
 
 
 def _wait_for(answer: Future[None], otherwise: str) -> None:
