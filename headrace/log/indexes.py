@@ -81,6 +81,11 @@ class SegmentIndex:
         at = bisect_right(self.offsets, relative_offset) - 1
         return self.positions[at] if at >= 0 else 0
 
+    def start_of(self, relative_offset: int) -> int | None:
+        """Where the batch lies that begins with just this offset, if it has an entry."""
+        at = bisect_left(self.offsets, relative_offset)
+        return self.positions[at] if at < len(self.offsets) and self.offsets[at] == relative_offset else None
+
     def position_of_time(self, timestamp_ms: int) -> int:
         """Where to start looking for the first batch with this or a later timestamp."""
         at = bisect_left(self.times, timestamp_ms) - 1

@@ -264,10 +264,12 @@ class Segment:
                 return self._recent_positions[-1]  # of the last batch: what a reader asks for that keeps up
             at = bisect_right(ends, offset)
             return self._recent_positions[at] if at < len(ends) else self.size
+        index, relative_offset = self.index(wait=wait), offset - self.base_offset
+        start = index.start_of(relative_offset)
+        if start is not None:
+            return start  # no look into the file: who reads one answer after the other asks for where the last one ended
         size = self.size
-        for position, header in self.headers(
-            self.index(wait=wait).position_of(offset - self.base_offset), size, wait=wait
-        ):
+        for position, header in self.headers(index.position_of(relative_offset), size, wait=wait):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
         return size

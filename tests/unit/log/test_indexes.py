@@ -27,6 +27,7 @@ def same(one: SegmentIndex, other: SegmentIndex) -> bool:
 def test_lookups_give_the_last_place_that_is_not_too_late() -> None:
     index = index_of(10, first=1)
     assert [index.position_of(offset) for offset in (0, 9, 10, 19, 95, 10**6)] == [0, 0, 100, 100, 900, 900]
+    assert [index.start_of(offset) for offset in (0, 9, 10, 90, 95, 10**6)] == [None, None, 100, 900, None, None]
     assert [index.boundary_at_or_before(position) for position in (50, 100, 350)] == [0, 100, 300]
     assert [index.position_of_time(time) for time in (5, 6, 10, 11, 999)] == [0, 100, 100, 200, 900]
 

@@ -59,6 +59,17 @@ def test_the_limit_holds_and_whole_batches_come(cold: bool) -> None:
     assert 40 <= len(many) <= 50
 
 
+def test_who_goes_on_where_the_last_answer_ended_needs_no_look_into_the_file() -> None:
+    disk = SimDisk()
+    log = log_of(2000, disk)
+    limit = 50 * SIZE + 1
+    offset = bases(log, 0, limit, log.end_offset)[-1] + 3
+    disk.cold = True
+    piece = log.read(offset, limit, log.end_offset, at_least_one=True)
+    assert piece.size % SIZE == 0, "the size is that of whole batches, not what a look would have to find out"
+    assert read_header(piece.load()).base_offset == offset
+
+
 def test_at_the_limit_there_is_nothing_and_outside_the_log_an_error() -> None:
     log = log_of(3)
     assert log.read(9, 1000, 9, at_least_one=True).load() == b""
