@@ -5,8 +5,8 @@ installed where that is possible (Debian's packages, Maven, the Go module proxy)
 with an error if any story failed.
 
 `HEADRACE_BOOTSTRAP=host:port` talks to another broker instead, and `--only NAME` to some clients alone; both print the
-table and leave the page as it is. Beside the clients there are two parts about Spark, see spark_parts.py; they have no
-column in the table.
+table and leave the page as it is. Beside the clients there are parts without a column in the table, see parts.py: Spark
+both ways, and MirrorMaker.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tests.clients.broker_process import BrokerProcess, headrace_broker
 from tests.clients.compatibility import Column, column, not_run, render
+from tests.clients.parts import PARTS
+from tests.clients.parts import tell as tell_part
 from tests.clients.shell import Stage
-from tests.clients.spark_parts import PARTS
-from tests.clients.spark_parts import tell as tell_part
 from tests.clients.suites import ROOT, SUITES, Suite, say
 
 PAGE = ROOT / "docs" / "compatibility.md"

@@ -1,4 +1,4 @@
-"""The two Spark parts of the compatibility run: our source and sink on Apache Kafka, and Spark's own on headrace.
+"""The parts of the compatibility run that are no client's column: Spark both ways, and the move from Apache Kafka.
 
 Called by foreign.py after the clients have told their stories. A part that cannot be run here says why in one line; one
 that fails gives the reason as a failure, like a story.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import KafkaRecipe, Peer, PeerMissing
 from bench.processes import Children
+from tests.clients import mirror_stories
 from tests.clients.shell import Stage
-from tests.clients.suites import ROOT, say
+from tests.clients.suites import ROOT, java_missing, say
 
 DEADLINE_S = 1200.0
 SPARK_TESTS = (
@@ -46,17 +48,35 @@ def tell(part: Part, stage: Stage) -> list[str]:
 
 def source_and_sink_on_kafka(stage: Stage) -> list[str]:
     """The same tests that `make test` runs on headrace."""
-    recipe = KafkaRecipe()
-    with Children() as children:
-        recipe.prepare(children)
-        kafka = Peer(recipe, children, stage.folder / "kafka")
-        kafka.format()
-        kafka.start()
+    with apache_kafka(stage.folder / "kafka") as kafka:
         return _ended([sys.executable, "-m", "pytest", *SPARK_TESTS], HEADRACE_BOOTSTRAP=kafka.address)
 
 
 def sparks_connector_on_headrace(stage: Stage) -> list[str]:
     return _ended([sys.executable, "-m", "tests.clients.spark_connector_stories", stage.bootstrap])
+
+
+def mirror_maker(stage: Stage) -> list[str]:
+    missing = java_missing()
+    if missing:
+        raise PeerMissing(missing)
+    with apache_kafka(stage.folder / "moved") as kafka:
+        try:
+            mirror_stories.tell(kafka, stage)
+        except Exception as problem:  # whatever breaks it is the finding of this run
+            return [f"{type(problem).__name__}: {problem}"]
+    return []
+
+
+@contextmanager
+def apache_kafka(folder: Path) -> Iterator[Peer]:
+    recipe = KafkaRecipe()
+    with Children() as children:
+        recipe.prepare(children)
+        kafka = Peer(recipe, children, folder)
+        kafka.format()
+        kafka.start()
+        yield kafka
 
 
 def _ended(command: list[str], **environment: str) -> list[str]:
@@ -74,4 +94,5 @@ def _ended(command: list[str], **environment: str) -> list[str]:
 PARTS = [
     Part("headrace's Spark source and sink on Apache Kafka", source_and_sink_on_kafka),
     Part("Spark's own Kafka connector on headrace", sparks_connector_on_headrace),
+    Part("MirrorMaker 2 from Apache Kafka to headrace", mirror_maker),
 ]
