@@ -267,7 +267,7 @@ class Segment:
         index, relative_offset = self.index(wait=wait), offset - self.base_offset
         start = index.start_of(relative_offset)
         if start is not None:
-            return start  # no look into the file: who reads one answer after the other asks for where the last one ended
+            return start  # no look into the file: that is where the last answer ended, for who reads on
         size = self.size
         for position, header in self.headers(index.position_of(relative_offset), size, wait=wait):
             if header.base_offset + header.last_offset_delta >= offset:
