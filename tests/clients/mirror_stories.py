@@ -7,15 +7,16 @@ looks are shorter.
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from bench.peers import Peer
+from bench.processes import Children
+from tests.clients.confluent.reading import read
 from tests.clients.java_suite import CLASSPATH
 from tests.clients.patience import until
 from tests.clients.shell import Stage, expect
@@ -37,19 +38,20 @@ Copied = tuple[object, ...]
 def tell(kafka: Peer, stage: Stage) -> None:
     source = Stage(kafka.address, stage.folder)
     topic, group = source.unique("moved"), source.unique("group")
+    earlier, later = range(RECORDS), range(RECORDS, RECORDS + 300)
     source.topic(PARTITIONS, topic, **{name.replace(".", "_"): value for name, value in SETTINGS.items()})
-    produce(source, topic, range(RECORDS))
-    read_as(source, group, topic, RECORDS)
+    produce(source, topic, earlier)
+    read_as(source, group, topic, earlier)
     with mirror(kafka.address, stage):
         until("the topic is there", lambda: topic in stage.admin.list_topics(timeout=10).topics, DEADLINE_S)
         until("all records are there", lambda: sum(map(len, records(stage, topic))) >= RECORDS, DEADLINE_S, 1.0)
         until("the group is there", lambda: len(offsets(stage, group)) == PARTITIONS, DEADLINE_S, 1.0)
-        produce(source, topic, range(RECORDS, RECORDS + 300))
-        until("later ones too", lambda: sum(map(len, records(stage, topic))) >= RECORDS + 300, DEADLINE_S, 1.0)
+        produce(source, topic, later)
+        until("later ones too", lambda: sum(map(len, records(stage, topic))) >= later.stop, DEADLINE_S, 1.0)
     expect(records(source, topic), records(stage, topic))
     expect(SETTINGS, {name: setting(stage, topic, name) for name in SETTINGS})
-    seen = read_as(stage, group, topic, 300, at_least={f"v{n}".encode() for n in range(RECORDS, RECORDS + 300)})
-    expect(True, seen < RECORDS)  # it went on about where it stood, and did not begin anew
+    # The group went on about where it stood, and did not begin anew.
+    expect(True, read_as(stage, group, topic, later) < RECORDS)
 
 
 @contextmanager
@@ -58,24 +60,17 @@ def mirror(kafka: str, stage: Stage) -> Iterator[None]:
     assert block is not None, f"{PAGE.name} has no settings any more"
     text = block[1].replace("kafka.example:9092", kafka).replace("127.0.0.1:9092", stage.bootstrap)
     settings = stage.file("mirror.properties", text + IMPATIENT)
-    main = "org.apache.kafka.connect.mirror.MirrorMaker"
+    command = ["java", "-Xmx512m", "-cp", CLASSPATH, "org.apache.kafka.connect.mirror.MirrorMaker", str(settings)]
     log = stage.folder / "mirror.log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            ["java", "-Xmx512m", "-cp", CLASSPATH, main, str(settings)], stdout=sink, stderr=subprocess.STDOUT
-        )
-    try:
-        yield
-        said = log.read_text(errors="replace")
-        assert process.poll() is None, f"MirrorMaker ended by itself: {said[-2000:]}"
-        expect([], [line for line in said.splitlines() if " ERROR " in line])
-    finally:
-        process.terminate()
+    with Children() as children:
+        process = children.start(command, log=log)
         try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield
+            said = log.read_text(errors="replace")
+            assert process.poll() is None, f"MirrorMaker ended by itself: {said[-2000:]}"
+            expect([], [line for line in said.splitlines() if " ERROR " in line])
+        finally:
+            children.stop(process)
 
 
 def produce(stage: Stage, topic: str, numbers: range) -> None:
@@ -94,15 +89,17 @@ def records(stage: Stage, topic: str) -> list[list[Copied]]:
         found.append([])
         while True:
             message = consumer.poll(10)
-            if message is None or message.error():
+            assert message is not None, f"{topic} does not come to its end"
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 break
             found[-1].append((message.key(), message.value(), message.headers(), message.timestamp()))
         consumer.close()
     return found
 
 
-def read_as(stage: Stage, group: str, topic: str, count: int, at_least: Collection[bytes] = ()) -> int:
-    """Read so many as a member of the group, these among them; commit, and tell how many there were."""
+def read_as(stage: Stage, group: str, topic: str, numbers: range) -> int:
+    """Read as a member of the group until all of these have come; commit, and tell how many there were."""
     consumer = Consumer(
         {
             "bootstrap.servers": stage.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
@@ -110,17 +107,10 @@ def read_as(stage: Stage, group: str, topic: str, count: int, at_least: Collecti
         }
     )  # fmt: skip
     consumer.subscribe([topic])
-    seen, missing = 0, set(at_least)
-
-    def enough() -> bool:
-        nonlocal seen
-        message = consumer.poll(1)
-        if message is not None and not message.error():
-            seen += 1
-            missing.discard(message.value() or b"")
-        return seen >= count and not missing
-
-    until(f"{group} has read {count} of {topic}", enough, DEADLINE_S, 0)
+    seen, missing = 0, {f"v{number}".encode() for number in numbers}
+    while missing:
+        seen += 1
+        missing.discard(read(consumer, 1)[0].value() or b"")
     consumer.commit(asynchronous=False)
     consumer.close()
     return seen
