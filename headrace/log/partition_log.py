@@ -253,8 +253,11 @@ class PartitionLog(TrimmableLog):
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
+        producers = self.producers
+        if high_watermark == self.committed_offset and not producers.open and not producers.ended:
+            return None  # as nearly always, and asked twice for every fetch
         self.settle(high_watermark)
-        return self.producers.first_unstable()
+        return producers.first_unstable()
 
     def settle(self, high_watermark: int) -> None:
         """Everything before `high_watermark` is committed."""
