@@ -56,7 +56,7 @@ _OWN: tuple[Setting, ...] = (
     _own("group.max.session.timeout.ms", _T.INT, 1_800_000, "the longest session a group member may ask for", low=1),
     _own("group.max.size", _T.INT, INT_MAX, "members that a group may have", low=1),
     _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session a group member may ask for", low=1),
-    _own("headrace.busy.poll.us", _T.INT, 100,
+    _own("headrace.busy.poll.us", _T.INT, 250,
          "how long a broker looks for the next request of a client that sends small ones one at a time, before it "
          "sleeps, in microseconds; it stops doing so while nothing comes or the processor is wanted by others; 0: it "
          "sleeps at once", low=0, high=10_000),
@@ -219,7 +219,7 @@ class BrokerConfig(Struct, frozen=True):
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
     scrub_bytes_per_s: int = 4 << 20
-    busy_poll_us: int = 100
+    busy_poll_us: int = 250
     disk_reserve_bytes: int = 64 << 20
     stray_delete_delay_ms: int = 3_600_000
     replica_fetch_max_bytes: int = 4 << 20
