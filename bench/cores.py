@@ -1,6 +1,6 @@
 """Whether two programs that work at the same time get in each other's way on this machine.
 
-Called by latency.py in every round. The two processors of a virtual machine may be two threads of one core, and the
+Called by latency.py before every go. The two processors of a virtual machine may be two threads of one core, and the
 host may change that at any time: then each gets little more than half as far beside the other. That decides about the
 latency of one message at a time, where broker and client work in turn and one of them stays awake.
 """

@@ -1,7 +1,9 @@
 """One message at a time: how long until it is acknowledged, and until a waiting consumer has it.
 
-Called by run.py, in rounds like throughput.py. Each round's percentiles are taken over that round's
-messages; the table shows the median of the rounds. acks=1 and linger 0, so nothing waits for company.
+Called by run.py, in rounds like throughput.py. One go takes half a second and meets one state of the machine: its
+processors are two cores or share one, and that may change from one second to the next. So every round has several
+goes, in which the brokers take turns. Percentiles are taken over the messages of one go; the table shows the median of
+all goes. acks=1 and linger 0, so nothing waits for company.
 
 librdkafka hands each message from one thread to another and back, and on a quiet machine those wake-ups are most of the
 time. So the same is measured over a bare socket too: one request is sent, one reply is read, and nothing else is in it.
@@ -24,6 +26,7 @@ from bench.lag import LagWatch
 from bench.load import Generator, Order
 from bench.peers import HOST, Peer
 from bench.processes import Children
+from bench.startup import in_turn
 
 TOPIC = "bench-latency"
 ECHO = "a plain echo"
@@ -46,7 +49,11 @@ class Latency:
                 self._generator.acknowledgement_seconds(peer, _order(messages))
                 self._generator.end_to_end_seconds(peer, _order(messages))
 
-    def round(self, peers: Sequence[Peer], messages: int) -> None:
+    def round(self, peers: Sequence[Peer], messages: int, goes: int) -> None:
+        for number in range(goes):
+            self._go(in_turn(peers, number), messages)
+
+    def _go(self, peers: Sequence[Peer], messages: int) -> None:
         cores.measure(self._children, self._samples)
         for peer in peers:
             with peer.awake(), self._lag.stretch(peer):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -102,10 +103,10 @@ def cores_line(samples: Samples) -> str | None:
     shares = samples.values("cores.together", MACHINE)
     if not shares or min(shares) >= _WELL_APART:
         return None
-    told = ", ".join(f"{share:.0f}" for share in shares)
     return (
-        f"Two busy programs at once ran at {told} % of the speed of one alone (by round): the processors of this "
-        "machine share a core at times, and one message at a time takes longer then."
+        f"Two busy programs at once ran at {min(shares):.0f} to {max(shares):.0f} % of the speed of one alone, "
+        f"{statistics.median(shares):.0f} % in the median: the processors of this machine share a core at times, and "
+        "one message at a time takes longer then."
     )
 
 

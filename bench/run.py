@@ -107,7 +107,7 @@ class Bench:
             return Workload(
                 name,
                 lambda peers: single.prepare(peers, singles),
-                lambda turn: single.round(turn, sizes.single_messages),
+                lambda turn: single.round(turn, sizes.single_messages, sizes.single_goes),
             )
         if name == "neighbour":
             neighbours = Neighbours(generator, self.samples)

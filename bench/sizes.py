@@ -19,6 +19,7 @@ class Sizes:
     warm_messages: int = 200_000  # of each kind of work, on a broker just started
     warm_single_messages: int = 3000
     single_messages: int = 4000
+    single_goes: int = 5  # of so many messages, in every round
     held: int = 2000
     idle: int = 1000
     idle_seconds: float = 5.0
@@ -54,6 +55,7 @@ QUICK = Sizes(
     warm_messages=50_000,
     warm_single_messages=200,
     single_messages=1000,
+    single_goes=1,
     held=200,
     idle=100,
     idle_seconds=3.0,
