@@ -25,8 +25,9 @@ from headrace.log import aborted_txns, identity, recovery
 from headrace.log import checkpoint as checkpoints
 from headrace.log.dedup import Dedup
 from headrace.log.doomed import DoomedFiles
-from headrace.log.reading import Slice, segment_at
+from headrace.log.reading import segment_at
 from headrace.log.segment import Segment, Shelf, segment_path
+from headrace.log.tail import LogTail
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -50,16 +51,13 @@ class Syncing(Struct):
     index: tuple[bytes, bytes] | None = None
 
 
-class DurableLog:
+class DurableLog(LogTail):
     # Python keeps the values of up to 30 attributes beside an object, and makes a table for each object that has more:
     # another 1.3 KB per log, and slower to find one's way in.
     __slots__ = (
-        "_changed", "_checkpoint", "_folder_unsynced", "_followed", "_lock", "_names_unsynced", "_newest",
-        "_newest_offset", "_now_ms", "_shelf", "_snapshots", "_sync_lock", "_unsynced", "abandoned",
-        "aborted_txns", "bytes_since_checkpoint", "closed_cleanly", "committed_offset", "config", "cuts",
-        "dedup", "directory", "doomed", "duplicates_dropped", "end_offset", "epochs", "ids_forgotten",
-        "internal", "next_trim_ms", "offline", "producers", "scanned_bytes", "segments", "start_offset",
-        "synced_offset", "topic_id",
+        "_checkpoint", "_folder_unsynced", "_names_unsynced", "_snapshots", "_sync_lock", "abandoned",
+        "aborted_txns", "closed_cleanly", "committed_offset", "cuts", "directory", "doomed", "duplicates_dropped",
+        "ids_forgotten", "internal", "next_trim_ms", "scanned_bytes", "synced_offset", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -93,9 +91,9 @@ class DurableLog:
         self._checkpoint = loaded.checkpoint
         self._snapshots = loaded.snapshots
         self.bytes_since_checkpoint = 0
-        self._newest_offset = -1  # where the last write began
-        self._newest: Slice | None = None  # what it wrote to the active segment, if somebody follows and it is small
-        self._followed = False  # somebody has read exactly that
+        self._newest_offset = self._newest_position = -1
+        self._newest = None
+        self._followed = False
         self._names_unsynced = not loaded.clean
         self._folder_unsynced = loaded.checkpoint.generation == 0
         self._changed = loaded.scanned_bytes > 0  # since a checkpoint that says so

@@ -7,10 +7,9 @@ What it is built on: durability.py (the folder, its locks, syncing) and trimming
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from headrace.log import dedup, timestamps
 from headrace.log.admission import check_client_batch
+from headrace.log.appended import Appended
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, Slice, Wanted, slice_of
 from headrace.log.recompression import recompressed
@@ -21,18 +20,6 @@ from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produc
 from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.disk import File
-
-_MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-_KEPT_BYTES = 4096  # of the last write, for a reader that keeps up: asking the kernel for more of them costs as much
-
-
-class Appended(Struct, frozen=True):
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """When the broker took it, on topics with LogAppendTime; else -1."""
-    log_start_offset: int
-    duplicate: bool
 
 
 class PartitionLog(TrimmableLog):
@@ -55,6 +42,10 @@ class PartitionLog(TrimmableLog):
         need no checks meant for clients. `transactional` says that the coordinator knows of this partition, so that a
         marker will come. Raises KafkaError, and then nothing has changed.
         """
+        if not internal and not transactional:
+            appended = self.append_usual(records, leader_epoch, now_ms)
+            if appended is not None:
+                return appended
         if self.offline is not None:
             raise self._refusal()
         found = split_produced(records)
@@ -189,14 +180,8 @@ class PartitionLog(TrimmableLog):
     def _room_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
         """The active segment, or a new one if this write would make it too large or too old."""
         segment = self.segments[-1]
-        config = self.config
         self._now_ms = now_ms
-        if segment.size and (
-            segment.size + size > config.segment_bytes
-            or now_ms - segment.first_append_ms >= config.segment_ms
-            or next_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
-            or segment.index_full(config.segment_index_bytes)
-        ):
+        if segment.size and self._outgrown(segment, size, next_offset, now_ms):
             try:
                 segment = self._roll(now_ms)
             except OSError as error:
@@ -206,25 +191,6 @@ class PartitionLog(TrimmableLog):
         if not segment.size:
             segment.first_append_ms = now_ms
         return segment
-
-    def _write(self, segment: Segment, records: memoryview) -> None:
-        try:
-            with segment.file as file:
-                try:
-                    file.append((records,))
-                except OSError:
-                    self._cut_back(segment, file)
-                    raise
-        except OSError as error:
-            raise self._write_failed(error) from error
-        self._newest_offset = self.end_offset
-        self._newest = None
-        if self._followed and len(records) <= _KEPT_BYTES:
-            self._newest = Slice(len(records), segment, segment.size, kept=bytes(records))
-        self._followed = False
-        self.bytes_since_checkpoint += len(records)
-        self._changed = True
-        self._unsynced.add(self)
 
     def _cut_back(self, segment: Segment, file: File) -> None:
         """Drop what a failed write has left, durably: if a new segment is begun before the next write, nobody looks at
@@ -295,8 +261,8 @@ class PartitionLog(TrimmableLog):
         if offset == self._newest_offset and below == end_offset:
             self._followed = True
             newest = self._newest
-            if newest is not None and newest.size <= max_bytes:
-                return newest
+            if newest is not None and len(newest) <= max_bytes:
+                return Slice(len(newest), self.segments[-1], self._newest_position, kept=newest)
         return slice_of(self.segments, Wanted(offset, max_bytes, below, below < end_offset, at_least_one, for_consumer))
 
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:

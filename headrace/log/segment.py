@@ -20,14 +20,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from headrace.log.files import FilePool, PooledFile
+from headrace.log.files import FilePool
 from headrace.log.headroom import Headroom
 from headrace.log.indexes import IndexShelf, SegmentIndex, decode
 from headrace.log.producer_state import EXPIRY_MS
+from headrace.log.tail import SegmentTail
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
 from headrace.world.disk import Disk
 
-_RECENT_BATCHES = 256
 _WINDOW_BYTES = 4096
 
 
@@ -49,40 +49,24 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
     return directory / f"{base_offset:020d}{suffix}"
 
 
-class Segment:
-    __slots__ = (
-        "_index",
-        "_indexed_to",
-        "_recent_ends",
-        "_recent_floor",
-        "_recent_positions",
-        "_shelf",
-        "base_offset",
-        "directory",
-        "file",
-        "first_append_ms",
-        "index_fresh",
-        "index_stale",
-        "interval_bytes",
-        "max_timestamp",
-        "size",
-    )
+class Segment(SegmentTail):
+    __slots__ = ("_shelf", "directory", "index_fresh")
 
     def __init__(self, shelf: Shelf, directory: Path, base_offset: int, size: int, interval_bytes: int) -> None:
         self._shelf = shelf
         self.interval_bytes = interval_bytes
-        self._index: SegmentIndex | None = None
-        self._indexed_to = 0  # position of the newest index entry
-        self._recent_ends = array("q")  # of the newest batches: the offset after each, and where it starts
+        self._index = None
+        self._indexed_to = 0
+        self._recent_ends = array("q")
         self._recent_positions = array("I")
-        self._recent_floor = 1 << 62  # offsets from here on are found among the recent batches
+        self._recent_floor = 1 << 62
         self.directory = directory
         self.base_offset = base_offset
-        self.file: PooledFile = shelf.files.file(segment_path(directory, base_offset, ".log"))
+        self.file = shelf.files.file(segment_path(directory, base_offset, ".log"))
         self.size = size
         self.first_append_ms = -1
-        self.max_timestamp: int | None = -1 if size == 0 else None  # None: the index knows
-        self.index_stale = False  # the index in memory knows more than the one on disk
+        self.max_timestamp = -1 if size == 0 else None
+        self.index_stale = False
         self.index_fresh = False  # what is stored next replaces the files
 
     # -- growing ------------------------------------------------------------------------------------------------------
@@ -99,28 +83,6 @@ class Segment:
     @property
     def active(self) -> bool:
         return self._recent_floor != 1 << 62
-
-    def index_full(self, limit_bytes: int) -> bool:
-        index = self._index
-        return index is not None and 8 * len(index.offsets) >= limit_bytes
-
-    def note(self, base_offset: int, next_offset: int, size: int, max_timestamp: int) -> None:
-        """A batch has been written at the end of the file."""
-        position = self.size
-        known_max: int = self.max_timestamp  # type: ignore[assignment]  # `activate` has set it
-        if position - self._indexed_to >= self.interval_bytes:
-            self._index.add(base_offset - self.base_offset, position, known_max)  # type: ignore[union-attr]
-            self._indexed_to = position
-        if max_timestamp > known_max:
-            self.max_timestamp = max_timestamp
-        ends = self._recent_ends
-        if len(ends) >= 2 * _RECENT_BATCHES:
-            self._recent_floor = ends[_RECENT_BATCHES - 1]
-            del ends[:_RECENT_BATCHES], self._recent_positions[:_RECENT_BATCHES]
-        ends.append(next_offset)
-        self._recent_positions.append(position)
-        self.size = position + size
-        self.index_stale = True
 
     def seal(self) -> None:
         """No more batches will come. The next `store_index` replaces its files by one block each."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 
-from headrace.log.partition_log import Appended, PartitionLog
+from headrace.log.appended import Appended
+from headrace.log.partition_log import PartitionLog
 from headrace.replicas.home import Home
 from headrace.replicas.isr import Limits
 from headrace.replicas.leadership import Leadership

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from headrace.log.partition_log import Appended
+from headrace.log.appended import Appended
 from headrace.model.journal_entry import NO_PRODUCER_ID, JournalEntry
 from headrace.model.transaction_end import TransactionEnd
 from headrace.replicas.host import ReplicaHost

@@ -16,7 +16,8 @@ import asyncio
 import logging
 import uuid
 
-from headrace.log.partition_log import Appended, PartitionLog
+from headrace.log.appended import Appended
+from headrace.log.partition_log import PartitionLog
 from headrace.log.reading import EMPTY, Slice
 from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.api.express_produce import ExpressProduce
-from headrace.log.partition_log import Appended
+from headrace.log.appended import Appended
 from headrace.wire import frames
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, encode_request, encode_response, header_version

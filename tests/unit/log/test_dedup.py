@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.log.partition_log import Appended, PartitionLog
+from headrace.log.appended import Appended
+from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import compression
 from headrace.wire.batches import TRANSACTIONAL, read_header, restamp_crc, walk

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.log.partition_log import Appended, PartitionLog
+from headrace.log.appended import Appended
+from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import segment_path
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import CONTROL, TRANSACTIONAL, read_header

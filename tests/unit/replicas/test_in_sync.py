@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.log.partition_log import Appended
+from headrace.log.appended import Appended
 from headrace.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.batches import batch
 from tests.unit.replicas.trio import Node, Trio, play

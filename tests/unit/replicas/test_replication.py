@@ -9,7 +9,7 @@ import pytest
 
 from headrace.api.delete_records import DeleteRecords
 from headrace.api.describe_log_dirs import DescribeLogDirs
-from headrace.log.partition_log import Appended
+from headrace.log.appended import Appended
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message

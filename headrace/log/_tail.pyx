@@ -1,0 +1,203 @@
+# cython: language_level=3, auto_pickle=False
+"""The end of a log, compiled: the twin of _tail_py.py, where every attribute is explained, and the usual append.
+
+A batch is usual if a client sent it alone, it is whole, its records carry the client's times, and it comes from no
+producer id or is the very next of an idempotent one; the topic keeps batches as they come (no compaction, no other
+codec, no deduplication) and the segment has room for it. That is nearly every batch there is. Batches are laid out as
+wire/batches.py says, and admission.py tells what else is asked of those that are not usual.
+"""
+
+from cpython cimport array
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from headrace.log.appended import Appended
+from headrace.wire.batches import read_header
+from headrace.wire.checksum import crc32c
+
+cdef extern from "<endian.h>" nogil:
+    uint32_t be32toh(uint32_t)
+    uint32_t htobe32(uint32_t)
+    uint64_t be64toh(uint64_t)
+    uint64_t htobe64(uint64_t)
+
+cdef enum:
+    RECENT_BATCHES = 256
+    KEPT_BYTES = 4096
+    PREFIX_BYTES = 12
+    HEADER_BYTES = 61
+    MAGIC = 2
+    LAST_CODEC = 4
+
+cdef int64_t INACTIVE = 1LL << 62
+cdef int64_t FOR_EVER_MS = 1LL << 61  # added to any time there is, it is still a time
+
+
+cdef inline int16_t int16_at(const uint8_t *at) noexcept:
+    return <int16_t> (at[0] << 8 | at[1])
+
+
+cdef inline int32_t int32_at(const uint8_t *at) noexcept:
+    cdef uint32_t value
+    memcpy(&value, at, 4)
+    return <int32_t> be32toh(value)
+
+
+cdef inline int64_t int64_at(const uint8_t *at) noexcept:
+    cdef uint64_t value
+    memcpy(&value, at, 8)
+    return <int64_t> be64toh(value)
+
+
+cdef inline void stamp(uint8_t *batch, int64_t base_offset, int32_t leader_epoch) noexcept:
+    cdef uint64_t offset = htobe64(<uint64_t> base_offset)
+    cdef uint32_t epoch = htobe32(<uint32_t> leader_epoch)
+    memcpy(batch, &offset, 8)
+    memcpy(batch + 12, &epoch, 4)
+
+
+cdef class SegmentTail:
+    cdef public int64_t base_offset, size, first_append_ms, interval_bytes, _indexed_to, _recent_floor
+    cdef public bint index_stale
+    cdef public object file, max_timestamp, _index
+    cdef public array.array _recent_ends, _recent_positions
+
+    def note(self, int64_t base_offset, int64_t next_offset, int64_t size, int64_t max_timestamp):
+        """A batch has been written at the end of the file of an active segment."""
+        self.written(base_offset, next_offset, size, max_timestamp)
+
+    cdef written(self, int64_t base_offset, int64_t next_offset, int64_t size, int64_t max_timestamp):
+        cdef int64_t position = self.size, known_max = self.max_timestamp
+        cdef array.array ends = self._recent_ends, positions = self._recent_positions
+        cdef unsigned int position_in_file = <unsigned int> position
+        if position - self._indexed_to >= self.interval_bytes:
+            self._index.add(base_offset - self.base_offset, position, known_max)
+            self._indexed_to = position
+        if max_timestamp > known_max:
+            self.max_timestamp = max_timestamp
+        if len(ends) >= 2 * RECENT_BATCHES:
+            self._recent_floor = ends.data.as_longlongs[RECENT_BATCHES - 1]
+            del ends[:RECENT_BATCHES], positions[:RECENT_BATCHES]
+        array.extend_buffer(ends, <char *> &next_offset, 1)
+        array.extend_buffer(positions, <char *> &position_in_file, 1)
+        self.size = position + size
+        self.index_stale = True
+
+
+cdef class LogTail:
+    cdef public int64_t start_offset, end_offset, bytes_since_checkpoint, _now_ms, _newest_offset, _newest_position
+    cdef public bint _changed, _followed
+    cdef public tuple segments
+    cdef public object config, offline, dedup, producers, epochs, _lock, _newest, _shelf, _unsynced
+
+    # What `config` says, and that it is `config` that says so.
+    cdef object _read_config
+    cdef bint _as_they_come
+    cdef int64_t _max_message_bytes, _after_max_ms, _before_max_ms, _segment_bytes, _segment_ms, _segment_index_bytes
+
+    cdef _read(self):
+        config = self.config
+        self._as_they_come = not config.log_append_time and not config.compacted and config.codec is None
+        self._max_message_bytes = config.max_message_bytes
+        self._after_max_ms = min(config.timestamp_after_max_ms, FOR_EVER_MS)
+        self._before_max_ms = min(config.timestamp_before_max_ms, FOR_EVER_MS)
+        self._segment_bytes = config.segment_bytes
+        self._segment_ms = min(config.segment_ms, FOR_EVER_MS)
+        self._segment_index_bytes = config.segment_index_bytes
+        self._read_config = config
+
+    def append_usual(self, records, int32_t leader_epoch, int64_t now_ms):
+        """What PartitionLog.append does for a client, if `records` is one batch about which nothing is special; else
+        None, and nothing has happened."""
+        cdef Py_buffer view
+        if self.config is not self._read_config:
+            self._read()
+        if not self._as_they_come or self.offline is not None or self.dedup is not None:
+            return None
+        PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
+        try:
+            return self._append(records, <uint8_t *> view.buf, view.len, leader_epoch, now_ms)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef _append(self, records, uint8_t *batch, int64_t size, int32_t leader_epoch, int64_t now_ms):
+        cdef int32_t last_offset_delta
+        cdef int64_t max_timestamp, offset, following
+        cdef SegmentTail segment
+        cdef bint idempotent
+        if size < HEADER_BYTES or int32_at(batch + 8) != size - PREFIX_BYTES or size > self._max_message_bytes:
+            return None
+        if batch[16] != MAGIC or batch[21] != 0 or batch[22] > LAST_CODEC:  # attributes: a codec, and nothing else
+            return None
+        last_offset_delta, max_timestamp = int32_at(batch + 23), int64_at(batch + 35)
+        if last_offset_delta < 0 or int32_at(batch + 57) - 1 != last_offset_delta:
+            return None
+        if max_timestamp > now_ms + self._after_max_ms or now_ms - self._before_max_ms > -1:
+            return None
+        idempotent = int64_at(batch + 43) >= 0
+        if idempotent and not self._is_next(int64_at(batch + 43), int16_at(batch + 51), int32_at(batch + 53)):
+            return None
+        if <uint32_t> int32_at(batch + 17) != <uint32_t> crc32c(records[21:]):
+            return None
+        with self._lock:
+            segment = self.segments[-1]
+            offset = self.end_offset
+            following = offset + last_offset_delta + 1
+            if not segment.size or segment._recent_floor == INACTIVE or leader_epoch > <int64_t> self.epochs.latest:
+                return None
+            if self._has_outgrown(segment, size, following, now_ms):
+                return None
+            if self._shelf.headroom is not None:
+                self._shelf.headroom.take(size)
+            self._now_ms = now_ms
+            stamp(batch, offset, leader_epoch)
+            self._put(segment, records, size)
+            self.end_offset = following
+            segment.written(offset, following, size, max_timestamp)
+            if idempotent:
+                self.producers.remember(read_header(records), offset, -1, now_ms)
+            return Appended(offset, following - 1, -1, self.start_offset, False)
+
+    cdef bint _is_next(self, int64_t producer_id, int16_t epoch, int32_t base_sequence) except -1:
+        """Whether this is the batch that is expected next of a producer who has written before, with no transaction
+        open anywhere in the partition."""
+        producer = self.producers.producers.get(producer_id)
+        if producer is None or self.producers.open or epoch < 0 or base_sequence < 0:
+            return False
+        return base_sequence == <int64_t> producer.next_sequence and epoch == <int64_t> producer.epoch
+
+    def _outgrown(self, SegmentTail segment not None, int64_t size, int64_t next_offset, int64_t now_ms):
+        """Whether this write would make a segment, which is not empty, too large or too old."""
+        if self.config is not self._read_config:
+            self._read()
+        return self._has_outgrown(segment, size, next_offset, now_ms)
+
+    cdef bint _has_outgrown(self, SegmentTail segment, int64_t size, int64_t next_offset, int64_t now_ms) except -1:
+        return (
+            segment.size + size > self._segment_bytes
+            or now_ms - segment.first_append_ms >= self._segment_ms
+            or next_offset - segment.base_offset > INT32_MAX
+            or (segment._index is not None and 8 * len(segment._index.offsets) >= self._segment_index_bytes)
+        )
+
+    def _write(self, SegmentTail segment not None, records):
+        """Put what is stamped into the active segment's file. KafkaError, and the file is as before, if that fails."""
+        self._put(segment, records, len(records))
+
+    cdef _put(self, SegmentTail segment, records, int64_t size):
+        try:
+            with segment.file as file:
+                try:
+                    file.append((records,))
+                except OSError:
+                    self._cut_back(segment, file)
+                    raise
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self._newest_offset, self._newest_position = self.end_offset, segment.size
+        self._newest = bytes(records) if self._followed and size <= KEPT_BYTES else None
+        self._followed = False
+        self.bytes_since_checkpoint += size
+        self._changed = True
+        self._unsynced.add(self)

@@ -1,0 +1,14 @@
+"""What an append tells whoever asked for it. Made by the log, passed on by replicas, put into replies by the API."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Appended(Struct, frozen=True):
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """When the broker took it, on topics with LogAppendTime; else -1."""
+    log_start_offset: int
+    duplicate: bool

@@ -1,0 +1,167 @@
+"""The usual append does what the general one does, to the last byte and number; and the tail in Python is as good."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.log import tail
+from headrace.log.appended import Appended
+from headrace.log.partition_log import PartitionLog
+from headrace.model.topic_config import TopicConfig
+from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, restamp_crc
+from headrace.wire.errors import KafkaError
+from headrace.wire.record import Record
+from headrace.wire.records import encode_batch
+from sim.disk import SimDisk
+from tests.unit.log import batches
+from tests.unit.log.batches import NOW, batch, from_producer, open_log
+
+COMPILED = tail.LogTail.__module__ == "headrace.log._tail"
+CONFIGS = [
+    TopicConfig(),
+    TopicConfig(segment_bytes=1000, index_interval_bytes=1),
+    TopicConfig(segment_index_bytes=24, index_interval_bytes=1),
+    TopicConfig(segment_ms=50, max_message_bytes=300),
+    TopicConfig(timestamp_after_max_ms=10, timestamp_before_max_ms=1000),
+    TopicConfig(log_append_time=True),
+    TopicConfig(cleanup_policy=("compact",)),
+    TopicConfig(dedup_window_ms=1000),
+]
+
+
+class General(PartitionLog):
+    """A log that appends in the general way only."""
+
+    __slots__ = ()
+
+    def append_usual(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended | None:
+        return None
+
+
+def changed(records: memoryview, at: int, form: str, value: int, *, sound: bool) -> memoryview:
+    """The batch with a field that says something else; `sound` if its CRC fits."""
+    data = bytearray(records)
+    struct.pack_into(form, data, at, value)
+    if sound:
+        restamp_crc(data, 0, len(data) - 12)
+    return memoryview(data)
+
+
+FIELDS = [
+    (8, ">i"), (15, ">h"), (17, ">i"), (21, ">h"), (23, ">i"), (35, ">q"), (43, ">q"), (51, ">h"), (53, ">i"),
+    (57, ">i"),
+]  # fmt: skip
+
+plain = st.builds(
+    batch,
+    st.integers(1, 5),
+    at=st.sampled_from([NOW - 2000, NOW, NOW + 30, NOW + 7_200_000]),
+    value=st.sampled_from([b"", b"v" * 40, b"v" * 200]),
+    key=st.sampled_from([b"k", None]),
+    attributes=st.sampled_from([0, 0, 0, LOG_APPEND_TIME, TRANSACTIONAL, 0x40]),
+)
+with_id = st.builds(
+    lambda name: memoryview(encode_batch([Record(0, NOW, b"k", b"v", (("headrace.id", name),))])),
+    st.sampled_from([b"a", b"b"]),
+)
+produced = st.builds(
+    from_producer, st.integers(0, 6), st.integers(1, 3), producer=st.sampled_from([7, 8]), epoch=st.integers(0, 1)
+)
+wrong = st.builds(
+    lambda records, field, value, sound: changed(records, *field, value, sound=sound),
+    plain | produced, st.sampled_from(FIELDS),
+    st.sampled_from([-1, 0, 1, 2, 5, 100, 0x100, 0x2000]), st.booleans(),
+)  # fmt: skip
+cut = st.builds(lambda records, size: records[:size], plain, st.integers(0, 90))
+several = st.builds(lambda *parts: memoryview(b"".join(parts)), plain, produced)
+appends = st.lists(
+    st.tuples(plain | with_id | produced | wrong | cut | several, st.integers(0, 2), st.integers(0, 30)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def outcome(log: PartitionLog, records: memoryview, epoch: int, now_ms: int) -> Any:
+    try:
+        return log.append(memoryview(bytearray(records)), epoch, now_ms=now_ms)
+    except KafkaError as error:
+        return error.code, str(error)
+
+
+def state(log: PartitionLog) -> Any:
+    """Everything that an append may touch."""
+    segments = [
+        (
+            one.base_offset, one.size, one.first_append_ms, one.max_timestamp, one.index_stale, one.active,
+            one._indexed_to, one._recent_floor, list(one._recent_ends), list(one._recent_positions),
+            *([] if one._index is None else [one._index.offsets, one._index.positions, one._index.times]),
+        )
+        for one in log.segments
+    ]  # fmt: skip
+    with log.segments[-1].file as file:
+        stored = bytes(file.pread(file.size(), 0))
+    return (
+        log.start_offset, log.end_offset, log.bytes_since_checkpoint, log._changed, log._now_ms, log._newest,
+        log._newest_offset, log._newest_position, log._unsynced == {log}, log.epochs.entries, log.producers.encode(),
+        segments, stored,
+    )  # fmt: skip
+
+
+@settings(max_examples=1000)
+@given(st.sampled_from(CONFIGS), appends, st.booleans())
+def test_the_usual_append_leaves_a_log_as_the_general_one_does(
+    config: TopicConfig, work: list[tuple[memoryview, int, int]], followed: bool
+) -> None:
+    usual = open_log(SimDisk(), config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "PartitionLog", General)
+        general = open_log(SimDisk(), config)
+    now_ms, latest = NOW, 0
+    for records, epoch, pause_ms in work:
+        now_ms, latest = now_ms + pause_ms, max(latest, epoch)
+        assert outcome(usual, records, latest, now_ms) == outcome(general, records, latest, now_ms)
+        assert state(usual) == state(general)
+        if followed:
+            for log in (usual, general):
+                log.read(log._newest_offset if log._newest_offset >= 0 else 0, 5000, log.end_offset, at_least_one=True)
+
+
+@pytest.mark.skipif(not COMPILED, reason="without a compiler there is no other way than the general one")
+def test_it_takes_what_nearly_all_clients_send() -> None:
+    log = open_log(SimDisk())
+    assert log.append_usual(batch(), 0, NOW) is None  # the first of a segment, and of an epoch
+    log.append(batch(), 0, now_ms=NOW)
+    assert log.append_usual(batch(3), 0, NOW) == Appended(1, 3, -1, 0, False)
+    assert log.append_usual(from_producer(0), 0, NOW) is None  # nothing is known of this producer
+    log.append(from_producer(0), 0, now_ms=NOW)
+    assert log.append_usual(from_producer(1, 2), 0, NOW) == Appended(5, 6, -1, 0, False)
+    assert log.append_usual(from_producer(1, 2), 0, NOW) is None  # it comes again
+    log.reconfigure(TopicConfig(log_append_time=True))
+    assert log.append_usual(batch(), 0, NOW) is None
+
+
+def test_what_was_written_last_is_kept_for_who_follows_with_its_place_in_the_file() -> None:
+    log = open_log(SimDisk())
+    for _ in range(3):
+        log.append(batch(2), 0, now_ms=NOW)
+        newest = log.read(log.end_offset - 2, 5000, log.end_offset, at_least_one=True)
+        assert newest.first_header(wait=True).base_offset == log.end_offset - 2
+        assert newest.load_cached() == newest.load()
+
+
+@pytest.mark.skipif(not COMPILED, reason="the tests of the log have run on the tail in Python then")
+def test_the_log_passes_its_tests_on_the_tail_in_python() -> None:
+    folder = Path(__file__).parent
+    names = [str(path) for path in folder.glob("test_*.py")]
+    blocked = "import sys, pytest; sys.modules['headrace.log._tail'] = None; sys.exit(pytest.main(sys.argv[1:]))"
+    options = ["-q", "-p", "no:cacheprovider", "-x", "--no-header"]
+    ran = subprocess.run([sys.executable, "-c", blocked, *options, *names], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
