@@ -22,7 +22,7 @@ if [ ! -x "$venv/bin/pip" ]; then
 fi
 echo "headrace: setting up $venv (a minute, once)" >&2
 if ! { command -v cc && "$python" -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))'; } >/dev/null 2>&1; then
-    debian gcc python3-dev || echo "headrace: no C compiler: the slower pure-Python record codec will be used" >&2
+    debian gcc python3-dev || echo "headrace: no C compiler: what is compiled elsewhere will run in slower, pure Python" >&2
 fi
 java=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1)
 if [ "${java:-0}" -lt 17 ]; then

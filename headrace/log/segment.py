@@ -2,7 +2,7 @@
 
 The .log file is nothing but whole batches (wire/batches.py), one after the other; what lies behind `size` does not
 count. Only the last segment of a partition, the active one, grows. Its indexes are in memory and its newest batches
-are known one by one, so that a reader at the tail needs no lookup on disk. Sealed segments load their indexes when
+are known one by one (tail.py), so that a reader there needs no lookup on disk. Sealed segments load their indexes when
 somebody asks, and the shelf lets them go again.
 
 Whatever may need the disk takes `wait`: without it, `NotCached` says that the answer is not in memory. Called by
