@@ -2,8 +2,8 @@
 
 The hot part of the room. Append and read run on the event loop for every request: no lookup on disk, one write per
 append, and no state changes before that write has succeeded. Called by replicas and by handlers that ask for offsets.
-What it is built on: tail.py (what every append touches, and a shorter way for the usual one), durability.py (the folder,
-its locks, syncing) and trimming.py (dropping from either end).
+What it is built on: tail.py (what every append touches, with a shorter way for the usual one), durability.py (the
+folder, its locks, syncing) and trimming.py (dropping from either end).
 """
 
 from __future__ import annotations
