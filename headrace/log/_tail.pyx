@@ -131,7 +131,7 @@ cdef class LogTail:
         if batch[16] != MAGIC or batch[21] != 0 or batch[22] > LAST_CODEC:  # attributes: a codec, and nothing else
             return None
         last_offset_delta, max_timestamp = int32_at(batch + 23), int64_at(batch + 35)
-        if last_offset_delta < 0 or int32_at(batch + 57) - 1 != last_offset_delta:
+        if last_offset_delta < 0 or int32_at(batch + 57) != <int64_t> last_offset_delta + 1:
             return None
         if max_timestamp > now_ms + self._after_max_ms or now_ms - self._before_max_ms > -1:
             return None

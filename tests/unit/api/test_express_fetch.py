@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.api import _express_py as python
 from headrace.api import express_fetch
 from headrace.api.contract import Peer, Reply, Request
-from headrace.api.express_codec import COMPILED
 from headrace.api.express_fetch import ExpressFetch, LongPoll
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
@@ -35,10 +33,8 @@ from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
 from sim.disk import SimDisk
 from sim.loop import SimClock
+from tests.unit.api.express_twins import TWINS, working_with
 from tests.unit.log.batches import batch
-
-if COMPILED:
-    from headrace.api import _express as compiled
 
 FETCH = 1
 VERSIONS = range(4, 19)
@@ -47,14 +43,9 @@ PARTITIONS = 4
 MAX_BYTES = 5000
 
 
-@pytest.fixture(
-    params=[python, *([compiled] if COMPILED else [])], ids=lambda twin: twin.__name__, scope="module", autouse=True
-)
+@pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__, scope="module", autouse=True)
 def _each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(express_fetch, "read_fetch", request.param.read_fetch)
-        patch.setattr(express_fetch, "write_fetch", request.param.write_fetch)
-        yield
+    yield from working_with(request.param, express_fetch, "read_fetch", "write_fetch")
 
 
 class Room:

@@ -12,30 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.api import _express_py as python
 from headrace.api import express_produce
-from headrace.api.express_codec import COMPILED
 from headrace.api.express_produce import ExpressProduce
 from headrace.log.appended import Appended
 from headrace.wire import frames
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, encode_request, encode_response, header_version
-
-if COMPILED:
-    from headrace.api import _express as compiled
+from tests.unit.api.express_twins import TWINS, working_with
 
 TOPIC_ID = uuid.UUID(int=99)
 PRODUCE = 0
 
 
-@pytest.fixture(
-    params=[python, *([compiled] if COMPILED else [])], ids=lambda twin: twin.__name__, scope="module", autouse=True
-)
+@pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__, scope="module", autouse=True)
 def _each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(express_produce, "read_produce", request.param.read_produce)
-        patch.setattr(express_produce, "write_produce", request.param.write_produce)
-        yield
+    yield from working_with(request.param, express_produce, "read_produce", "write_produce")
 
 
 class Partition:

@@ -15,6 +15,7 @@ from headrace.api import _express_py as python
 from headrace.api.express_codec import COMPILED
 from tests.unit.api import test_express_fetch as fetching
 from tests.unit.api import test_express_produce as producing
+from tests.unit.api.express_twins import TWINS
 
 if COMPILED:
     from headrace.api import _express as compiled
@@ -25,7 +26,7 @@ TOPICS = st.text(st.characters(codec="utf-8"), max_size=300) | st.binary(min_siz
 EDGES = [0, 1, 2, 3, 6, 0x7F, 0x80, 0xFA, 0xFE, 0xFF]  # counts and lengths that lie: none, null, too many, backwards
 
 both_built = pytest.mark.skipif(not COMPILED, reason="there was no C compiler to build the compiled twin with")
-each_twin = pytest.mark.parametrize("twin", [python, *([compiled] if COMPILED else [])], ids=lambda twin: twin.__name__)
+each_twin = pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 
 
 def both(act: Callable[[ModuleType], Any]) -> Any:

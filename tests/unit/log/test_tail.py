@@ -17,7 +17,7 @@ from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, restamp_crc
-from headrace.wire.errors import KafkaError
+from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.disk import SimDisk
@@ -146,6 +146,16 @@ def test_it_takes_what_nearly_all_clients_send() -> None:
     assert log.append_usual(from_producer(1, 2), 0, NOW) is None  # it comes again
     log.reconfigure(TopicConfig(log_append_time=True))
     assert log.append_usual(batch(), 0, NOW) is None
+
+
+def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -> None:
+    log = open_log(SimDisk())
+    log.append(batch(), 0, now_ms=NOW)
+    largest = changed(batch(), 23, ">i", 2**31 - 1, sound=False)
+    records = changed(largest, 57, ">i", -(2**31), sound=True)
+    assert log.append_usual(records, 0, NOW) is None
+    assert outcome(log, records, 0, NOW)[0] is ErrorCode.invalid_record
+    assert log.end_offset == 1
 
 
 def test_what_was_written_last_is_kept_for_who_follows_with_its_place_in_the_file() -> None:
