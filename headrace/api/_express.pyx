@@ -33,8 +33,12 @@ class Unusual(Exception):
 
 
 cdef struct Cursor:
+    const uint8_t *start
     const uint8_t *at
     const uint8_t *end
+
+
+ctypedef tuple (*Reader)(object frame, int version, Cursor *body)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -108,22 +112,28 @@ cdef inline Py_ssize_t records_size(Cursor *body, bint compact) except? -1:
     raise Unusual
 
 
-def read_produce(frame, int version, Py_ssize_t at):
-    """What the body at `at` asks for; the records are a view of the frame."""
+cdef tuple asked(frame, int version, Py_ssize_t at, Reader read):
+    """What `read` makes of the body at `at`; None if there is anything unusual about it."""
     cdef Py_buffer view
     cdef Cursor body
     PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
     try:
-        body.at, body.end = <const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len
+        body.start = body.at = <const uint8_t *> view.buf
+        body.end = body.start + view.len
         take(&body, at)
-        return produce_asked(frame, version, &body, view.len)
+        return read(frame, version, &body)
     except (Unusual, UnicodeDecodeError):
         return None
     finally:
         PyBuffer_Release(&view)
 
 
-cdef inline tuple produce_asked(frame, int version, Cursor *body, Py_ssize_t frame_bytes):
+def read_produce(frame, int version, Py_ssize_t at):
+    """What the body at `at` asks for; the records are a view of the frame."""
+    return asked(frame, version, at, produce_asked)
+
+
+cdef tuple produce_asked(frame, int version, Cursor *body):
     cdef bint compact = version >= 9
     if (int8(body) != 0) if compact else (int16(body) != -1):
         raise Unusual  # a transaction
@@ -136,7 +146,7 @@ cdef inline tuple produce_asked(frame, int version, Cursor *body, Py_ssize_t fra
         raise Unusual
     cdef int32_t index = int32(body)
     cdef Py_ssize_t size = records_size(body, compact)
-    cdef Py_ssize_t start = frame_bytes - (body.end - body.at)
+    cdef Py_ssize_t start = body.at - body.start
     take(body, size)
     if compact:
         expect(body, 0, 3)  # no tags of the partition, the topic and the request
@@ -147,20 +157,10 @@ cdef inline tuple produce_asked(frame, int version, Cursor *body, Py_ssize_t fra
 
 def read_fetch(frame, int version, Py_ssize_t at):
     """What the body at `at` asks for."""
-    cdef Py_buffer view
-    cdef Cursor body
-    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
-    try:
-        body.at, body.end = <const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len
-        take(&body, at)
-        return fetch_asked(version, &body)
-    except (Unusual, UnicodeDecodeError):
-        return None
-    finally:
-        PyBuffer_Release(&view)
+    return asked(frame, version, at, fetch_asked)
 
 
-cdef inline tuple fetch_asked(int version, Cursor *body):
+cdef tuple fetch_asked(frame, int version, Cursor *body):
     cdef bint compact = version >= 12
     if version < 15:
         expect(body, 0xFF, 4)  # no replica
