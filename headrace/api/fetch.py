@@ -39,7 +39,7 @@ from headrace.world.entropy import Entropy
 READ_COMMITTED = 1
 _LEADER_IS_NEWS = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
-OffLoop = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+OffLoop = Callable[[Callable[[], Buffer]], Awaitable[Buffer]]
 
 
 class Fetch:

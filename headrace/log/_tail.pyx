@@ -157,7 +157,7 @@ cdef class LogTail:
             segment.written(offset, following, size, max_timestamp)
             if idempotent:
                 self.producers.remember(read_header(records), offset, -1, now_ms)
-            return Appended(offset, following - 1, -1, self.start_offset, False)
+            return Appended(offset, following - 1, -1, self.start_offset, False, size)
 
     cdef bint _is_next(self, int64_t producer_id, int16_t epoch, int32_t base_sequence) except -1:
         """Whether this is the batch that is expected next of a producer who has written before, with no transaction

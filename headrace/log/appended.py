@@ -12,3 +12,5 @@ class Appended(Struct, frozen=True):
     """When the broker took it, on topics with LogAppendTime; else -1."""
     log_start_offset: int
     duplicate: bool
+    visible_bytes: int
+    """How many bytes of records it has for consumers: none, if deduplication has emptied all its batches."""

@@ -57,7 +57,7 @@ class DurableLog(LogTail):
     __slots__ = (
         "_checkpoint", "_folder_unsynced", "_names_unsynced", "_snapshots", "_sync_lock", "abandoned",
         "aborted_txns", "closed_cleanly", "committed_offset", "cuts", "directory", "doomed", "duplicates_dropped",
-        "ids_forgotten", "internal", "next_trim_ms", "scanned_bytes", "synced_offset", "topic_id",
+        "ids_forgotten", "internal", "next_trim_ms", "scanned_bytes", "synced_offset", "thinned", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,9 @@ class DurableLog(LogTail):
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.aborted_txns = loaded.aborted_txns
+        # Some batch may have fewer records than offsets (visible.py). A checkpoint of an earlier version does not know
+        # that of a topic with deduplication.
+        self.thinned = loaded.thinned or config.dedup_window_ms > 0
         self.dedup: Dedup | None = None  # on topics that ask for it
         self.duplicates_dropped = 0  # records that were acknowledged and not stored
         self.ids_forgotten = 0  # ids that left before their time for want of memory
@@ -233,6 +236,7 @@ class DurableLog(LogTail):
             first_append_ms=active.first_append_ms,
             has_producers=due.snapshot is not None,
             clean=due.clean,
+            thinned=self.thinned,
         )
         checkpoints.hint(self._shelf.disk, self.directory, moved)
         self._prune_snapshots({due.target, self._checkpoint.recovery_point})

@@ -12,10 +12,11 @@ from headrace.log import dedup, timestamps
 from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
 from headrace.log.producer_state import ProducerFacts
-from headrace.log.reading import EMPTY, Slice, Wanted, slice_of
+from headrace.log.reading import EMPTY, ReadBounds, Slice, slice_of
 from headrace.log.recompression import recompressed
 from headrace.log.segment import Segment
 from headrace.log.trimming import TrimmableLog
+from headrace.log.visible import is_thinned
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
 from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
@@ -61,7 +62,7 @@ class PartitionLog(TrimmableLog):
                     self.producers.check_next(before, header)
                 elif (written := self.producers.check(header)) is not None:
                     return Appended(
-                        written.base_offset, written.last_offset, written.append_time_ms, self.start_offset, True
+                        written.base_offset, written.last_offset, written.append_time_ms, self.start_offset, True, 0
                     )
                 before = header
         sifted: dedup.Sifted | None = None
@@ -90,12 +91,15 @@ class PartitionLog(TrimmableLog):
                 if header.producer_id >= 0:
                     self.producers.remember(header, offset, append_time_ms, now_ms)
                 offset = following
+            visible_bytes = len(records)
             if sifted is not None and self.dedup is not None:
+                visible_bytes = sum(header.size for _, header in found if header.record_count)
+                self.thinned = self.thinned or sifted.dropped > 0
                 self.duplicates_dropped += sifted.dropped
                 self.ids_forgotten += self.dedup.stored(sifted, base_offset, now_ms)
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, base_offset)
-            return Appended(base_offset, offset - 1, append_time_ms, self.start_offset, False)
+            return Appended(base_offset, offset - 1, append_time_ms, self.start_offset, False, visible_bytes)
 
     def append_marker(
         self,
@@ -113,7 +117,7 @@ class PartitionLog(TrimmableLog):
             raise self._refusal()
         if not self.producers.check_end(producer_id, producer_epoch, coordinator_epoch, strict=strict):
             last = self.end_offset - 1  # it is one of these
-            return Appended(last, last, -1, self.start_offset, True)
+            return Appended(last, last, -1, self.start_offset, True, 0)
         marker = EndMarker(commit, coordinator_epoch)
         records = memoryview(encode_marker(marker, producer_id, producer_epoch, now_ms))
         with self._lock:
@@ -126,7 +130,7 @@ class PartitionLog(TrimmableLog):
             self._note_end(read_header(records), marker, now_ms)
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, offset)
-            return Appended(offset, offset, -1, self.start_offset, False)
+            return Appended(offset, offset, -1, self.start_offset, False, len(records))
 
     def _note_end(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
         ended = self.producers.remember_end(header, marker, now_ms)
@@ -135,8 +139,9 @@ class PartitionLog(TrimmableLog):
         if self.dedup is not None:
             self.dedup.ended(header.producer_id, header.next_offset, commit=marker.commit, now_ms=now_ms)
 
-    def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> None:
-        """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left."""
+    def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> int:
+        """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
+        many bytes there are for consumers in them."""
         if self.offline is not None:
             raise self._refusal()
         now_ms = self._now_ms if now_ms is None else now_ms
@@ -152,7 +157,7 @@ class PartitionLog(TrimmableLog):
                 )
             expected = header.next_offset
         if not found:
-            return
+            return 0
         total = found[-1][0] + found[-1][1].size
         if not self.internal:
             self._take_room(total)
@@ -170,8 +175,10 @@ class PartitionLog(TrimmableLog):
                     continue
                 if header.producer_id >= 0:
                     self.producers.remember_stored(header, now_ms)
+                self.thinned = self.thinned or is_thinned(header)
                 if self.dedup is not None:
                     self.dedup.learn(records, at, header, now_ms)
+        return sum(header.size for _, header in found if header.record_count)
 
     def _take_room(self, size: int) -> None:
         """What is left when the disk is nearly full is for more important things than records."""
@@ -248,7 +255,8 @@ class PartitionLog(TrimmableLog):
     # -- read ---------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, below: int, *, at_least_one: bool, for_consumer: bool = False) -> Slice:
-        """Whole batches from `offset` on, before `below`. Never waits for the disk; loading the slice may."""
+        """Whole batches from `offset` on, before `below`; as they are stored, or as a consumer is given them. Never
+        waits for the disk; loading the slice may."""
         if self.offline is not None:
             raise self._refusal()
         end_offset = self.end_offset
@@ -259,12 +267,13 @@ class PartitionLog(TrimmableLog):
             )
         if offset >= below:
             return EMPTY
-        if offset == self._newest_offset and below == end_offset:
+        thinned = for_consumer and self.thinned
+        if offset == self._newest_offset and below == end_offset and not thinned:
             self._followed = True
             newest = self._newest
             if newest is not None and len(newest) <= max_bytes:
                 return Slice(len(newest), self.segments[-1], self._newest_position, kept=newest)
-        return slice_of(self.segments, Wanted(offset, max_bytes, below, below < end_offset, at_least_one, for_consumer))
+        return slice_of(self.segments, ReadBounds(offset, max_bytes, below, below < end_offset, at_least_one, thinned))
 
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record as late as this; blocks."""

@@ -31,6 +31,7 @@ from headrace.log.indexes import SegmentIndex
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerStates
 from headrace.log.segment import Segment, Shelf, segment_path
+from headrace.log.visible import is_thinned
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, crc_ok, read_header
 
 _CHUNK_BYTES = 8 << 20
@@ -55,6 +56,7 @@ class Loaded(Struct):
     clean: bool
     scanned_bytes: int = 0
     damage: OSError | None = None
+    thinned: bool = False
 
 
 def unborn(shelf: Shelf, directory: Path, topic_id: uuid.UUID, interval_bytes: int) -> Loaded:
@@ -104,6 +106,7 @@ def load(shelf: Shelf, directory: Path, interval_bytes: int, now_ms: int) -> Loa
         aborted_txns=AbortedTxns(),
         snapshots=sorted(int(name[:20]) for name in names if name.endswith(".snapshot")),
         clean=True,
+        thinned=point.thinned,
     )
     active = segments[-1]
     active.first_append_ms = point.first_append_ms if active.base_offset == point.segment else now_ms
@@ -248,6 +251,7 @@ def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, n
         loaded.epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
             replay.remember(segment, position, header, now_ms, loaded.producers, loaded.aborted_txns)
+        loaded.thinned = loaded.thinned or is_thinned(header)
         end = position + header.size
         expected = header.next_offset
     loaded.scanned_bytes += segment.size - start

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.log.partition_log import PartitionLog
-from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, crc_ok, read_header
+from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, Buffer, crc_ok, read_header
 
 PIECE_BYTES = 1 << 20
 
@@ -42,7 +42,7 @@ def scrub(log: PartitionLog, offset: int) -> Scrubbed:
     return Scrubbed(max(expected, offset), len(data))
 
 
-def _judged(data: bytes, offset: int) -> tuple[int, int]:
+def _judged(data: Buffer, offset: int) -> tuple[int, int]:
     """(bytes of good batches, the offset behind them)."""
     view, at = memoryview(data), 0
     while at + HEADER_BYTES <= len(view):

@@ -218,7 +218,8 @@ class TrimmableLog(DurableLog):
                 if self.offline is not None or self.cuts != wanted.cuts or not set(old) <= set(self.segments[:-1]):
                     return False
                 following = self.segments[self.segments.index(old[-1]) + 1].base_offset
-            changes: dict[str, Any] = {"cleaned_to": wanted.cleaned_to}
+            self.thinned = True
+            changes: dict[str, Any] = {"cleaned_to": wanted.cleaned_to, "thinned": True}
             if self._checkpoint.segment < following:  # no position in a file that is about to change
                 changes |= {"recovery_point": following, "segment": following, "position": 0}
                 changes |= {"has_producers": True, "first_append_ms": -1}
@@ -291,7 +292,7 @@ class TrimmableLog(DurableLog):
                 pass  # so that there is a folder
             self._settle(
                 restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
-                has_producers=False, cleaned_to=0,
+                has_producers=False, cleaned_to=0, thinned=False,
             )  # fmt: skip
             self.cuts += 1
             try:
@@ -317,6 +318,7 @@ class TrimmableLog(DurableLog):
         self.epochs.changed = True
         self.producers = ProducerStates()
         self.aborted_txns.clear()
+        self.thinned = False
         if self.dedup is not None:
             self.dedup = dedup.begun(self._shelf.disk, self.directory, offset, self.config)
 

@@ -47,8 +47,7 @@ class FollowedLog(CommittedLog):
     def take(self, epoch: int, records: memoryview) -> None:
         """Append what the leader of `epoch` sent."""
         self._check_follows(epoch)
-        self.log.append_as_follower(records, self._home.clock.now_ms())
-        self.readers.appended(len(records))
+        self.readers.appended(self.log.append_as_follower(records, self._home.clock.now_ms()))
 
     async def forget_before(self, offset: int) -> None:
         """The leader's log starts here by now. It is committed, or the leader could not have let go of it."""

@@ -70,7 +70,7 @@ class TopicJournal:
         if waiting is not None:
             await waiting
         while offset < end:
-            found = hosted.read(offset, _READ_BYTES, at_least_one=True)
+            found = hosted.log.read(offset, _READ_BYTES, end, at_least_one=True)
             data = await self._off_loop(found.load)
             chunk: list[JournalEntry] = []
             after = offset + 1

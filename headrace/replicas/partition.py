@@ -30,7 +30,6 @@ from headrace.replicas.isr_changes import IsrChanges
 from headrace.replicas.leadership import Leadership
 from headrace.replicas.refusals import Refusals
 from headrace.replicas.waiters import CommitWaiters
-from headrace.wire.end_markers import MARKER_BYTES
 from headrace.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -212,7 +211,7 @@ class Partition(FollowedLog):
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1
             self.bytes_in += len(records)
-            self._grown(appended.base_offset, len(records))
+            self._grown(appended.base_offset, appended.visible_bytes)
         return appended
 
     def append_end(self, end: TransactionEnd) -> Appended:
@@ -229,16 +228,16 @@ class Partition(FollowedLog):
         )
         self.ends += 1
         if not appended.duplicate:
-            self._grown(appended.base_offset, MARKER_BYTES, ends=True)
+            self._grown(appended.base_offset, appended.visible_bytes, ends=True)
         return appended
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self.log.has_open_transaction(producer_id, epoch)
 
-    def _grown(self, before: int, size: int, *, ends: bool = False) -> None:
+    def _grown(self, before: int, visible_bytes: int, *, ends: bool = False) -> None:
         if self.leadership is not None:
             self.leadership.grew(before, self._home.clock.monotonic())
-        self.readers.appended(size, ends=ends)
+        self.readers.appended(visible_bytes, ends=ends)
         if self.log.config.fsync:
             self._sync_soon()
         elif self.leadership is None:

@@ -36,6 +36,17 @@ def encode_marker(marker: EndMarker, producer_id: int, producer_epoch: int, now_
     )
 
 
+def skip_marker(first_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> bytearray:
+    """A marker that ends nobody's transaction: clients skip it, and go on behind `last_offset`."""
+    key, value = _KEY.pack(0, _COMMIT), _VALUE.pack(0, 0)
+    return encode_batch(
+        [Record(last_offset, timestamp_ms, key, value, ())],
+        attributes=CONTROL,
+        base_offset=first_offset,
+        leader_epoch=leader_epoch,
+    )
+
+
 def read_marker(buffer: Buffer, at: int = 0) -> EndMarker | None:
     """What the control batch at `at` says; None if it is another kind, or emptied by compaction."""
     try:

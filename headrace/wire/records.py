@@ -39,6 +39,7 @@ __all__ = [
     "filtered_batch",
     "first_at_or_after",
     "iterate",
+    "last_record_offset",
     "open_batch",
     "scan_header",
     "scan_keys",
@@ -182,6 +183,12 @@ def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset
     if header.attributes & LOG_APPEND_TIME:
         times = [(offset, header.max_timestamp) for offset, _ in times]
     return next((found for found in times if found[0] >= from_offset and found[1] >= timestamp), None)
+
+
+def last_record_offset(batch: Buffer, at: int = 0) -> int:
+    """The offset of the last record of this batch, which has one; the batch's own last offset may lie behind it."""
+    header, section = open_batch(batch, at)
+    return _dated(header, section)[-1][0]
 
 
 def times(batch: Buffer, at: int = 0) -> list[int]:

@@ -42,7 +42,7 @@ class Partition:
         if bytes(records).startswith(b"bad"):
             raise KafkaError(ErrorCode.corrupt_message)
         self.appended.append(bytes(records))
-        return Appended(2**40, 2**40 + 4, 1_700_000_000_000, 77, False)
+        return Appended(2**40, 2**40 + 4, 1_700_000_000_000, 77, False, len(records))
 
 
 class Host:

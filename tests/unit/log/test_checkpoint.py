@@ -25,12 +25,20 @@ def new_disk() -> SimDisk:
 def test_every_field_comes_back() -> None:
     full = Checkpoint(
         generation=0, start_offset=1, recovery_point=2, segment=3, position=4, first_append_ms=5, clean=True,
-        has_producers=True, restart_at=7, cleaned_to=8,
+        has_producers=True, restart_at=7, cleaned_to=8, thinned=True,
     )  # fmt: skip
     for one in (full, replace(full, restart_at=None, truncate_to=0, clean=False), Checkpoint()):
         disk = new_disk()
         settle(disk, FOLDER, one)
         assert load(disk, FOLDER) == replace(one, generation=1)
+
+
+def test_a_compacted_log_of_an_earlier_version_has_batches_without_some_of_their_records() -> None:
+    disk = new_disk()
+    settle(disk, FOLDER, Checkpoint(cleaned_to=8, thinned=False))
+    point = load(disk, FOLDER)
+    assert point is not None
+    assert point.thinned
 
 
 def test_a_hint_counts_for_its_own_generation_only() -> None:

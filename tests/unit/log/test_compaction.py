@@ -8,7 +8,7 @@ from headrace.log import recovery
 from headrace.log.compaction import Compactor, is_due
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import walk
+from headrace.wire.batches import read_header, walk
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.disk import SimDisk
@@ -75,7 +75,7 @@ def test_a_reader_in_a_gap_is_given_what_comes_next() -> None:
         assert data, f"offset {offset}"
 
 
-def test_a_consumer_is_given_records_as_long_as_there_are_some_and_then_what_says_that_nothing_is_left() -> None:
+def test_a_consumer_is_given_records_or_a_marker_over_offsets_that_have_none() -> None:
     log = filled(SimDisk())
     compact(log)
     counts = [
@@ -93,9 +93,8 @@ def test_a_consumer_is_given_records_as_long_as_there_are_some_and_then_what_say
     log.roll(NOW)
     compact(log)
     data = log.read(30, 1000, 38, at_least_one=True, for_consumer=True).load()
-    assert [(header.record_count, header.next_offset) for _, header in walk(data)] == [(0, 35)], (
-        "the new one is not for it"
-    )
+    assert [(header.record_count, header.base_offset, header.next_offset) for _, header in walk(data)] == [(1, 30, 35)]
+    assert read_header(data).is_control
 
 
 def test_the_active_segment_is_left_alone_and_counts_for_nobody() -> None:

@@ -16,7 +16,7 @@ from headrace.log import tail
 from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, restamp_crc
+from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, read_header, restamp_crc
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
@@ -139,10 +139,10 @@ def test_it_takes_what_nearly_all_clients_send() -> None:
     log = open_log(SimDisk())
     assert log.append_usual(batch(), 0, NOW) is None  # the first of a segment, and of an epoch
     log.append(batch(), 0, now_ms=NOW)
-    assert log.append_usual(batch(3), 0, NOW) == Appended(1, 3, -1, 0, False)
+    assert log.append_usual(batch(3), 0, NOW) == Appended(1, 3, -1, 0, False, len(batch(3)))
     assert log.append_usual(from_producer(0), 0, NOW) is None  # nothing is known of this producer
     log.append(from_producer(0), 0, now_ms=NOW)
-    assert log.append_usual(from_producer(1, 2), 0, NOW) == Appended(5, 6, -1, 0, False)
+    assert log.append_usual(from_producer(1, 2), 0, NOW) == Appended(5, 6, -1, 0, False, len(from_producer(1, 2)))
     assert log.append_usual(from_producer(1, 2), 0, NOW) is None  # it comes again
     log.reconfigure(TopicConfig(log_append_time=True))
     assert log.append_usual(batch(), 0, NOW) is None
@@ -163,7 +163,7 @@ def test_what_was_written_last_is_kept_for_who_follows_with_its_place_in_the_fil
     for _ in range(3):
         log.append(batch(2), 0, now_ms=NOW)
         newest = log.read(log.end_offset - 2, 5000, log.end_offset, at_least_one=True)
-        assert newest.first_header(wait=True).base_offset == log.end_offset - 2
+        assert read_header(newest.load()).base_offset == log.end_offset - 2
         assert newest.load_cached() == newest.load()
 
 

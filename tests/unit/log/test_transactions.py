@@ -145,8 +145,8 @@ def test_offsets_of_a_group_enter_a_transaction_without_sequences() -> None:
 def test_a_repeated_marker_is_not_written_again() -> None:
     log = open_log(SimDisk())
     write(log, 0)
-    assert end(log, True) == Appended(1, 1, -1, 0, False)
-    assert end(log, True) == Appended(1, 1, -1, 0, True)
+    assert end(log, True) == Appended(1, 1, -1, 0, False, 78)
+    assert end(log, True) == Appended(1, 1, -1, 0, True, 0)
     assert end(log, True, coordinator=4).duplicate, "the coordinator moved and does its work again"
     write(log, 0, epoch=1)
     assert end_refusal(log, epoch=1) is ErrorCode.invalid_producer_epoch, "that would end the next transaction"

@@ -1,0 +1,64 @@
+"""What a consumer is given of stored batches: the one step between the log and every reply to a consumer.
+
+Deduplication and compaction take records out of batches and keep the offsets, so a batch may have fewer records than
+offsets, or none at all. Not every client copes with that. librdkafka takes an answer without a record for one that was
+cut short: it doubles the size that it asks for, raises MSG_SIZE_TOO_LARGE after about ten such answers, and its
+position never passes offsets that have no record. So
+
+- a slice without a record for its reader becomes one marker over its offsets;
+- a slice up to the end of what its reader may see, whose last offsets have no record, ends with a marker over these:
+  the reader's position reaches the end, and its lag becomes 0.
+
+A marker is a control batch like that which ends a transaction (wire/end_markers.py), but of no producer. Clients skip
+it and go on after its last offset.
+
+Called by reading.py when it loads a slice for a consumer, and only for logs that have such batches (`thinned`): other
+logs pay nothing. Replicas get the bytes as they are stored.
+"""
+
+from __future__ import annotations
+
+from headrace.wire import records as wire_records
+from headrace.wire.batches import BatchHeader, Buffer, walk
+from headrace.wire.end_markers import skip_marker
+from headrace.wire.errors import Malformed
+
+_LARGEST_DELTA = 0x7FFFFFFF
+
+
+def is_thinned(header: BatchHeader) -> bool:
+    """Whether some offset of this batch has no record."""
+    return header.record_count <= header.last_offset_delta
+
+
+def visible(stored: Buffer, offset: int, *, at_end: bool) -> Buffer:
+    """What a reader at `offset` is given of these batches. `at_end`: it may see nothing after them yet."""
+    batches = list(walk(stored))
+    if not batches:
+        return stored
+    newest = batches[-1][1]
+    at, last = next((batch for batch in reversed(batches) if batch[1].record_count), (0, None))
+    if last is None:
+        return _marker(offset, newest)
+    if last.base_offset >= offset and not at_end:
+        return stored
+    try:
+        reached = wire_records.last_record_offset(stored, at) + 1 if is_thinned(last) else last.next_offset
+    except Malformed:
+        return stored  # a batch that nobody can open is given as it is
+    if reached <= offset:
+        return _marker(offset, newest)
+    if reached == newest.next_offset or not at_end:
+        return stored
+    view = memoryview(stored)
+    shown = bytearray(view[: at + last.size])
+    if reached < last.next_offset:
+        shortened = last._replace(last_offset_delta=reached - 1 - last.base_offset)
+        shown[at:] = wire_records.fill_in_header(shown[at:], shortened)
+    return shown + _marker(reached, newest)
+
+
+def _marker(offset: int, newest: BatchHeader) -> bytearray:
+    """One batch from `offset` to the end of the `newest` one."""
+    first = max(offset, newest.last_offset - _LARGEST_DELTA)
+    return skip_marker(first, newest.last_offset, newest.leader_epoch, newest.max_timestamp)
