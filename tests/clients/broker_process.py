@@ -20,8 +20,11 @@ STOP_DEADLINE_S = 20.0
 API_VERSIONS_REQUEST = struct.pack(">ihhih3s", 13, 18, 0, 1, 3, b"up?")
 
 
-# Members of the new group protocol beat when the broker says; its 5 s would only make the suites wait.
-SETTINGS = "group.consumer.heartbeat.interval.ms=200\ngroup.consumer.session.timeout.ms=6000\n"
+# Members of the new group protocol beat when the broker says; its 5 s, and the 15 s between two compactions, would only
+# make the suites wait.
+SETTINGS = (
+    "group.consumer.heartbeat.interval.ms=200\ngroup.consumer.session.timeout.ms=6000\nlog.cleaner.backoff.ms=200\n"
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from tests.clients.patience import until
@@ -129,6 +130,19 @@ def reading_starts_where_it_is_asked_to(stage: Stage) -> None:
     for start, wanted in (("beginning", "0\n1\n"), ("7", "7\n8\n"), ("-3", "7\n8\n")):
         expect(wanted, kcat(stage, "-C", "-t", topic, "-p", "0", "-o", start, "-c", "2", "-e"))
     expect("", kcat(stage, "-C", "-t", topic, "-p", "0", "-o", "end", "-e"))
+
+
+@script.story("dropped-records")
+def offsets_without_records_are_read_past(stage: Stage) -> None:
+    deduplicated = stage.topic(headrace_dedup_window_ms="600000")
+    compacted = stage.topic(cleanup_policy="compact", segment_bytes="100", min_cleanable_dirty_ratio="0")
+    producer = Producer({"bootstrap.servers": stage.bootstrap, "linger.ms": 0})
+    for number in range(40):
+        producer.produce(deduplicated, b"same", headers={"headrace.id": b"same"})
+        producer.produce(compacted, b"%d" % number, b"k")
+        expect(0, producer.flush(30))
+    expect("0 same\n", all_of(stage, deduplicated, "-f", "%o %s\n"))
+    until("it is compacted", lambda: all_of(stage, compacted, "-f", "%o %s\n") == "38 38\n39 39\n")
 
 
 @script.story("seek-by-time")

@@ -53,6 +53,7 @@ STORIES: dict[str, str] = {
     "incremental-configs": "Incrementally alter configs",
     "cluster": "Describe the cluster",
     "delete-records": "Delete records",
+    "dropped-records": "Read past offsets whose records deduplication or compaction has dropped, to a lag of 0",
     "list-offsets": "List offsets: earliest, latest, largest timestamp",
     "unknown-topic": "A topic that does not exist is said not to exist",
     "recreated-topic": "A topic deleted and made again under a live consumer",

@@ -173,7 +173,7 @@ SUITES = [
         not_offered=frozenset(
             {
                 *("idempotence", "sticky", "cooperative-sticky", "static-member", "regex", "pause", "delete-records"),
-                *("list-offsets", "recreated-topic", "transactions", "transactions-admin"),
+                *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "dropped-records"),
             }
         )
         | NEW_PROTOCOL
@@ -212,6 +212,6 @@ SUITES = [
         not_asked=GROUP_STORIES
         | NEW_PROTOCOL
         | {"static-member", "regex", "partition-growth", "key-order", "partitioning", "oversize", "recreated-topic"}
-        | {"fencing"},
+        | {"fencing", "dropped-records"},
     ),
 ]

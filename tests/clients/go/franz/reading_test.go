@@ -49,6 +49,43 @@ func TestSeeking(t *testing.T) {
 	})
 }
 
+const dropped = 40
+
+// readsOn reads past offsets that have no record, up to the newest value, and what is produced after that.
+func readsOn(ctx context.Context, s *telling.Stage, name, newest string) {
+	s.Helper()
+	for _, isolation := range []kgo.IsolationLevel{kgo.ReadUncommitted(), kgo.ReadCommitted()} {
+		consumer := client(s, at(name, kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(isolation))
+		last := ""
+		for last != newest {
+			last = string(read(ctx, s, consumer, 1)[0].Value)
+		}
+		s.Same(true, silent(ctx, consumer))
+		newest = telling.Unique("after")
+		record := &kgo.Record{Topic: name, Key: []byte("another"), Value: []byte(newest)}
+		s.Must(client(s).ProduceSync(ctx, record).FirstErr())
+		s.Same([]string{newest}, values(read(ctx, s, consumer, 1)))
+	}
+}
+
+func TestDroppedRecords(t *testing.T) {
+	telling.Story(t, "dropped-records", func(ctx context.Context, s *telling.Stage) {
+		deduplicated := topic(ctx, s, 1, "headrace.dedup.window.ms", "600000")
+		compacted := topic(ctx, s, 1, "cleanup.policy", "compact", "segment.bytes", "100", "min.cleanable.dirty.ratio", "0")
+		producer := client(s)
+		for number := range dropped {
+			same := &kgo.Record{Topic: deduplicated, Value: []byte("same"), Headers: []kgo.RecordHeader{{Key: "headrace.id", Value: []byte("same")}}}
+			s.Must(producer.ProduceSync(ctx, same).FirstErr())
+			s.Must(producer.ProduceSync(ctx, &kgo.Record{Topic: compacted, Key: []byte("k"), Value: fmt.Append(nil, number)}).FirstErr())
+		}
+		readsOn(ctx, s, deduplicated, "same")
+		s.Until("it is compacted", func() bool {
+			return read(ctx, s, client(s, at(compacted, kgo.NewOffset().AtStart())), 1)[0].Offset == dropped-2
+		})
+		readsOn(ctx, s, compacted, fmt.Sprint(dropped-1))
+	})
+}
+
 func TestPause(t *testing.T) {
 	telling.Story(t, "pause", func(ctx context.Context, s *telling.Stage) {
 		name := topic(ctx, s, 2)

@@ -143,6 +143,31 @@ func TestReading(t *testing.T) {
 		_, err = beyond.ConsumePartition(name, 0, 1000)
 		s.Same(true, errors.Is(err, sarama.ErrOffsetOutOfRange))
 	})
+	telling.Story(t, "dropped-records", func(ctx context.Context, s *telling.Stage) {
+		deduplicated := topic(s, 1, "headrace.dedup.window.ms", "600000")
+		compacted := topic(s, 1, "cleanup.policy", "compact", "segment.bytes", "100", "min.cleanable.dirty.ratio", "0")
+		p, dropped := producer(s, nil), 40
+		send := func(message *sarama.ProducerMessage) {
+			_, _, err := p.SendMessage(message)
+			s.Must(err)
+		}
+		for number := range dropped {
+			id := []sarama.RecordHeader{{Key: []byte("headrace.id"), Value: []byte("same")}}
+			send(&sarama.ProducerMessage{Topic: deduplicated, Value: sarama.StringEncoder("same"), Headers: id})
+			value := sarama.StringEncoder(fmt.Sprint(number))
+			send(&sarama.ProducerMessage{Topic: compacted, Key: sarama.StringEncoder("k"), Value: value})
+		}
+		s.Until("it is compacted", func() bool { return all(ctx, s, compacted, 1)[0].Offset == int64(dropped-2) })
+		for name, newest := range map[string]string{deduplicated: "same", compacted: fmt.Sprint(dropped - 1)} {
+			reader := partition(s, name, 0, sarama.OffsetOldest, nil)
+			last := ""
+			for last != newest {
+				last = string(read(ctx, s, reader, 1)[0].Value)
+			}
+			send(&sarama.ProducerMessage{Topic: name, Key: sarama.StringEncoder("another"), Value: sarama.StringEncoder("after")})
+			s.Same([]string{"after"}, values(read(ctx, s, reader, 1)))
+		}
+	})
 	telling.Story(t, "seek-by-time", func(ctx context.Context, s *telling.Stage) {
 		name, start, p := topic(s, 1), time.Now().Add(-time.Hour), producer(s, nil)
 		for number := range 10 {

@@ -20,6 +20,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** Where a Java consumer reads: seeks, times, watermarks, pauses, and topics that are not there. */
 final class Reading {
+    private static final int DROPPED_FROM = 40;
     private final Clients clients;
 
     Reading(Clients clients) {
@@ -33,6 +34,8 @@ final class Reading {
         teller.add("watermarks", this::watermarks);
         teller.add("unknown-topic", this::unknownTopic);
         teller.add("recreated-topic", this::recreatedTopic);
+        teller.add("dropped-records", this::duplicatesDropped);
+        teller.add("dropped-records", this::compacted);
     }
 
     private void seek() throws Exception {
@@ -68,6 +71,57 @@ final class Reading {
             same(start + 4000, later.timestamp());
             same(null, consumer.offsetsForTimes(Map.of(place, start + 60_000)).get(place));
             same("4", text(readFrom(consumer, topic, later.offset(), 1).get(0).value()));
+        }
+    }
+
+    private void duplicatesDropped() throws Exception {
+        String topic = clients.topic(1, "headrace.dedup.window.ms", "600000");
+        try (var producer = clients.producer()) {
+            for (int number = 0; number < DROPPED_FROM; number++) {
+                var record = new ProducerRecord<byte[], byte[]>(topic, 0, null, bytes("same"));
+                record.headers().add("headrace.id", bytes("same"));
+                producer.send(record).get();
+            }
+        }
+        readsToTheEnd(topic, "same");
+    }
+
+    private void compacted() throws Exception {
+        String topic = clients.topic(
+                1, "cleanup.policy", "compact", "segment.bytes", "100", "min.cleanable.dirty.ratio", "0");
+        try (var producer = clients.producer()) {
+            for (int number = 0; number < DROPPED_FROM; number++)
+                producer.send(new ProducerRecord<>(topic, 0, bytes("k"), bytes("" + number))).get();
+        }
+        until("it is compacted", () -> {
+            try (var consumer = clients.consumer()) {
+                return readFrom(consumer, topic, 0, 1).get(0).offset() == DROPPED_FROM - 2;
+            }
+        });
+        readsToTheEnd(topic, "" + (DROPPED_FROM - 1));
+    }
+
+    /** A consumer from the start, of either isolation level, comes to the end and to what is produced after that. */
+    private void readsToTheEnd(String topic, String newest) throws Exception {
+        TopicPartition place = new TopicPartition(topic, 0);
+        long end = DROPPED_FROM;
+        for (String isolation : List.of("read_uncommitted", "read_committed")) {
+            try (var producer = clients.producer(); var consumer = clients.consumer("isolation.level", isolation)) {
+                consumer.assign(List.of(place));
+                consumer.seek(place, 0);
+                List<String> values = new java.util.ArrayList<>();
+                long wanted = end;
+                until("the position is the end", () -> {
+                    consumer.poll(Duration.ofMillis(100)).forEach(record -> values.add(text(record.value())));
+                    return consumer.position(place) == wanted;
+                });
+                same(newest, values.get(values.size() - 1));
+                same(0L, consumer.currentLag(place).getAsLong());
+                producer.send(new ProducerRecord<>(topic, 0, bytes("another"), bytes(isolation))).get();
+                same(isolation, text(read(consumer, 1).get(0).value()));
+                newest = isolation;
+                end++;
+            }
         }
     }
 
