@@ -61,8 +61,11 @@ class Recipe(Protocol):
 class HeadraceRecipe:
     name = "headrace"
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = name, checkout: Path | None = None) -> None:
+        """The headrace of this environment, or the one whose sources are in `checkout`."""
+        self.name = name
         self._program = Path(sys.prefix) / "bin" / "headrace"
+        self._environment = [] if checkout is None else ["env", f"PYTHONPATH={checkout}"]
 
     def prepare(self, children: processes.Children) -> None:
         if not self._program.exists():
@@ -73,7 +76,7 @@ class HeadraceRecipe:
 
     def command(self, home: Path, port: int, metrics_port: int) -> list[str]:
         addresses = ["--listen", f"{HOST}:{port}", "--metrics", f"{HOST}:{metrics_port}"]
-        return [str(self._program), "serve", "--data", str(home / "data"), *addresses]
+        return [*self._environment, str(self._program), "serve", "--data", str(home / "data"), *addresses]
 
 
 class KafkaRecipe:
