@@ -1,6 +1,6 @@
 """The source on real Spark: batches, SQL, filters, streams of every trigger, restarts, and errors as people see them.
 
-What each option means in detail is proven without Spark in tests/unit/spark; here stands what only Spark can show.
+What each option means in detail is proven without Spark in tests/broker/spark; here stands what only Spark can show.
 """
 
 from __future__ import annotations

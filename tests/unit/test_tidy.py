@@ -320,3 +320,52 @@ def test_every_suite_has_a_budget_and_all_fit_into_the_quarter_hour() -> None:
     total_s = sum(budget["seconds"] for budget in budgets.values())
     # Three workers on two cores: two of them work for a quarter of an hour, less what the end of a run leaves idle.
     assert total_s <= 1700, f"the budgets add up to {total_s} s: make a suite shorter, its long form is for `make soak`"
+
+
+# What a test may import is not loaded by tests of unit/, not even by way of another file of tests/.
+STARTS_A_BROKER = ("headrace.testing.local_broker", "headrace.server.broker", "headrace.server.run", "tests.broker")
+BROKER_FIXTURES = {"broker", "broker_factory"}
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """The full names of all modules that a module may mean by its imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def loaded_tests(module: str, seen: set[str]) -> set[str]:
+    """The modules that a file of tests/ imports, and those that the files of tests/ among them import."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    if module in seen or not path.is_file():
+        return set()
+    seen.add(module)
+    found = set(imports(ast.parse(path.read_text())))
+    return found.union(*(loaded_tests(name, seen) for name in found if name.startswith("tests.")))
+
+
+def fixtures_asked_for(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The arguments of tests and fixtures that pytest fills in, not `parametrize`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        if node.name.startswith("test_") or any("fixture" in text for text in decorators):
+            given = " ".join(text for text in decorators if "parametrize" in text)
+            for argument in node.args.args:
+                if not re.search(rf"\b{argument.arg}\b", given):
+                    yield argument.arg, node.lineno
+
+
+def test_no_test_of_a_unit_starts_a_broker() -> None:
+    found = []
+    for path in modules("tests/unit/"):
+        name = relative(path)
+        loaded = loaded_tests(name.removesuffix(".py").replace("/", "."), set())
+        found += [f"{name} imports {module}" for module in sorted(loaded) if module.startswith(STARTS_A_BROKER)]
+        asked = fixtures_asked_for(ast.parse(path.read_text()))
+        found += [f"{name}:{line} takes the fixture {fixture}" for fixture, line in asked if fixture in BROKER_FIXTURES]
+    assert not found, "tests that start a broker belong into tests/broker:\n" + "\n".join(found)

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import typer.main
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from tests.unit.cli.conftest import HEADRACE, PATIENCE_S
 
+HEADRACE = Path(sys.executable).with_name("headrace")
+PATIENCE_S = 60
 HEAVY = ("confluent_kafka", "rich", "headrace.server", "kio", "uvloop", "prometheus_client", "pyspark")
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from headrace.client.blocking import Address, BlockingConnection, ConnectionLost
 from headrace.client.metadata import Cluster, Unreachable, error_codes, parse_address
 from headrace.model.failure import Failure
-from headrace.testing.local_broker import LocalBroker
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
@@ -167,20 +165,3 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_addresses_of_both_families_are_read() -> None:
     assert [str(parse_address(text)) for text in (" a:1", "[::1]:9092")] == ["a:1", "[::1]:9092"]
-
-
-def test_a_real_broker_is_asked_across_a_restart(tmp_path: Path) -> None:
-    with LocalBroker(tmp_path) as broker:
-        cluster = Cluster([broker.bootstrap], "test")
-        topic = Message(name="orders", num_partitions=3, replication_factor=1)
-        created = cluster.call(19, Message(topics=[topic], timeout_ms=20_000))
-        assert list(error_codes(created)) == [0]
-        assert [part.index for part in cluster.topics(["orders"])["orders"].partitions] == [0, 1, 2]
-        assert cluster.topics(["nowhere"]) == {}
-        broker.restart()
-        part = Message(partition_index=2, timestamp=-1)
-        answer = cluster.call_leader(
-            "orders", 2, LIST_OFFSETS, Message(replica_id=-1, topics=[Message(name="orders", partitions=[part])])
-        )
-        assert answer.topics[0].partitions[0].offset == 0
-        cluster.close()

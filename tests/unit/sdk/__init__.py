@@ -1,1 +1,1 @@
-"""The SDK: its rules in pure tests, its promises against a real broker."""
+"""The SDK: its rules, with no broker."""

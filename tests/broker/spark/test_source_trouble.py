@@ -15,8 +15,8 @@ from headrace.spark.data_loss import DataLoss
 from headrace.spark.source_options import source_options
 from headrace.spark.stream import StreamReader
 from headrace.testing.local_broker import LocalBroker
+from tests.broker.spark.source_world import Source, named, rows_of, schema_of, travelled, values
 from tests.spark.topics import PATIENCE_S, Topics
-from tests.unit.spark.source_world import Source, named, rows_of, schema_of, travelled, values
 
 
 @pytest.fixture

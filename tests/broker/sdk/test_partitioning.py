@@ -4,31 +4,14 @@ from collections import Counter
 from random import Random
 
 import confluent_kafka
-import pytest
 
-from headrace.sdk import BadMessage, Message, Producer, SdkError
-from headrace.sdk.partitioner import COUNT_GOOD_FOR_S, PartitionChoice
+from headrace.sdk import Message, Producer, SdkError
 from headrace.testing.local_broker import LocalBroker
-from headrace.wire.partitioning import murmur2, partition_for_key
+from headrace.wire.partitioning import partition_for_key
 
 from .topics import create_topic
 
 PARTITIONS = 12
-
-
-@pytest.mark.parametrize(
-    ("key", "java"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_the_hash_is_the_one_that_the_java_client_publishes(key: bytes, java: int) -> None:
-    assert murmur2(key) == java
 
 
 def keys(count: int) -> list[bytes]:
@@ -90,26 +73,3 @@ def test_a_function_can_choose_the_partition(broker: LocalBroker) -> None:
     assert homes == {0: 2, 1: 2, 2: 2, 3: 2}
     assert asked[3] == (b"xxx", 4)
     assert len(asked) == 8
-
-
-def test_a_choice_outside_the_topic_is_refused_with_its_bounds() -> None:
-    choice = PartitionChoice(lambda key, count: count, lambda topic: 3, FixedClock())
-    with pytest.raises(BadMessage, match="chose 3 for t, which has partitions 0 to 2"):
-        choice.choose("t", None)
-
-
-def test_a_topic_that_grew_is_used_in_full_after_a_minute() -> None:
-    clock, counts = FixedClock(), iter((2, 5))
-    choice = PartitionChoice(lambda key, count: count - 1, lambda topic: next(counts), clock)
-    assert [choice.choose("t", None), choice.choose("t", None)] == [1, 1]
-    clock.now_s += COUNT_GOOD_FOR_S
-    assert choice.choose("t", None) == 4
-
-
-class FixedClock:
-    """A clock that the test sets."""
-
-    now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s

@@ -11,8 +11,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In,
 
 from headrace.model.failure import Failure
 from headrace.testing.local_broker import LocalBroker
+from tests.broker.spark.source_world import Source, values
 from tests.spark.topics import Topics
-from tests.unit.spark.source_world import Source, values
 
 START_MS = 1_700_000_000_000
 

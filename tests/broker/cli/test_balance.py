@@ -2,7 +2,7 @@
 
 import json
 
-from tests.unit.cli.conftest import Run
+from tests.broker.cli.conftest import Run
 
 
 def test_a_single_broker_is_in_balance(headrace: Run) -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.unit.cli.conftest import Run
+from tests.broker.cli.conftest import Run
 
 
 def lines(count: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spark.pipelines.checkpoints import Status, open_checkpoint
-from tests.unit.cli.conftest import Run
+from tests.broker.cli.conftest import Run
 
 
 @pytest.fixture

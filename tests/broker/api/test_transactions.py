@@ -8,7 +8,7 @@ import pytest
 from headrace.wire.batches import walk
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
-from tests.unit.api.transaction_client import (
+from tests.broker.api.transaction_client import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import Run, Start
+from tests.broker.cli.conftest import Run, Start
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.unit.cli.conftest import HEADRACE, PATIENCE_S, Done, Run, environment
+from tests.broker.cli.conftest import HEADRACE, PATIENCE_S, Done, Run, environment
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 

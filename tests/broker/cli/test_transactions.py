@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.unit.cli.conftest import Run
+from tests.broker.cli.conftest import Run
 
 
 def opened(broker: Any, transactional_id: str = "billing-1", topic: str = "orders") -> Producer:

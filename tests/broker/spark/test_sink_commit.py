@@ -21,7 +21,7 @@ from headrace.spark.sink_names import Stream
 from headrace.spark.sink_task import Written
 from headrace.testing.local_broker import LocalBroker
 from headrace.wire import batches
-from tests.unit.spark.sink_world import (
+from tests.broker.spark.sink_world import (
     BrokerElsewhere,
     Crash,
     CrashingNet,

@@ -15,7 +15,7 @@ from headrace.model.failure import Failure
 from headrace.spark.sink_options import AT_LEAST_ONCE
 from headrace.testing.local_broker import LocalBroker
 from headrace.wire.partitioning import partition_for_key
-from tests.unit.spark.sink_world import (
+from tests.broker.spark.sink_world import (
     BrokerElsewhere,
     CrashingNet,
     Driver,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.testing.local_broker import LocalBroker
+from tests.broker.spark.source_world import Source
 from tests.spark.topics import Topics
-from tests.unit.spark.source_world import Source
 
 
 @pytest.fixture(scope="module")

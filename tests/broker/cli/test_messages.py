@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import PATIENCE_S, Run, Start
+from tests.broker.cli.conftest import PATIENCE_S, Run, Start
 
 
 def read_lines(process: "subprocess.Popen[bytes]", count: int) -> list[bytes]:
