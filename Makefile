@@ -28,7 +28,7 @@ check: $(STAMP) ## lint, types, layers, tidiness
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest tests/unit/test_tidy.py
+	@$(BIN)/python -m pytest tests/unit/test_tidy.py tests/unit/test_index.py
 
 format: $(STAMP) ## put the code into the house format
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -45,9 +45,11 @@ def words_on_map(drawn: str) -> dict[str, str]:
 
 
 def first_sentence(path: Path) -> str:
-    if path.suffix != ".py":
-        return ""
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    if path.suffix == ".pxi":  # its comment
+        docstring = re.sub(r"^# ?", "", re.match(r"(#.*\n)*", path.read_text())[0], flags=re.MULTILINE)
+    else:  # of a compiled module, what stands before its code
+        text = path.read_text() if path.suffix == ".py" else "".join(path.read_text().partition('"""\n')[:2])
+        docstring = ast.get_docstring(ast.parse(text)) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     return re.split(r"\. |: ", paragraph)[0].rstrip(".")
 
@@ -59,7 +61,7 @@ def draw(folder: Path, depth: int, words: dict[str, str]) -> list[str]:
     for path in sorted(inside, key=lambda path: (path.is_file(), place(path))):
         if path.is_dir():
             lines += draw(path, depth + 1, words)
-        elif path.suffix in (".py", ".pyx"):
+        elif path.suffix in (".py", ".pyx", ".pxi"):
             said = words.get(path.relative_to(ROOT).as_posix()) or first_sentence(path)
             lines.append(entry(depth + 1, path.name, said))
     return lines

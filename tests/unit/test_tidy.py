@@ -16,10 +16,19 @@ import pytest
 
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.topic_config import TopicConfig
+from tests.unit.code_shape import functions, says_what_it_is
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MAX_LINES = 450
+MAX_FUNCTION_LINES = 50  # of a body: with signature and docstring, that is a screen
+# Functions that are longer all the same, and how long: they may get shorter, and then the number here does.
+LONG_FUNCTIONS = {
+    ("headrace/api/table.py", "build_table"): 72,  # one table
+    ("headrace/log/partition_log.py", "PartitionLog.append"): 56,
+    ("headrace/wire/_columns.pyx", "Columns.add"): 52,
+}
+CODE = (".py", ".pyx", ".pxi")
 BANNED_WORDS = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
 FREE_ROOMS = ("headrace/world", "headrace/cli", "headrace/testing")  # where the outside may be touched directly
 
@@ -37,8 +46,8 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def modules(*folders: str) -> list[Path]:
-    return [path for path in project_files() if path.suffix == ".py" and relative(path).startswith(folders)]
+def modules(*folders: str, suffixes: tuple[str, ...] = (".py",)) -> list[Path]:
+    return [path for path in project_files() if path.suffix in suffixes and relative(path).startswith(folders)]
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -72,13 +81,8 @@ def mapped_files() -> dict[str, str]:
 
 
 def test_the_map_in_the_architecture_page_is_the_tree() -> None:
-    real = {
-        relative(path)
-        for path in project_files()
-        if relative(path).startswith(("headrace/", "sim/"))
-        and path.suffix in (".py", ".pyx")
-        and path.name != "__init__.py"
-    }
+    sources = modules("headrace/", "sim/", suffixes=CODE)
+    real = {relative(path) for path in sources if path.name != "__init__.py"}
     mapped = mapped_files()
     absent = [f"not on the map: {name}" for name in sorted(real - set(mapped))]
     ghosts = [f"on the map, but not there: {name}" for name in sorted(set(mapped) - real)]
@@ -102,7 +106,7 @@ def test_file_names_are_nouns_of_the_domain() -> None:
 def test_a_file_holds_one_idea() -> None:
     long = [
         f"{relative(path)} has {count} lines, the limit is {MAX_LINES}: give its second idea a file"
-        for path in modules("headrace/")
+        for path in modules("headrace/", suffixes=CODE)
         if (count := path.read_text().count("\n")) > MAX_LINES
     ]
     assert not long, "\n".join(long)
@@ -111,10 +115,41 @@ def test_a_file_holds_one_idea() -> None:
 def test_every_module_says_what_room_it_is() -> None:
     silent = [
         f"{relative(path)} needs a docstring: what room this is, what it owns, who calls it, which invariant holds"
-        for path in modules("headrace/", "sim/", "bench/", "tests/")
-        if (tree := ast.parse(path.read_text())).body and not ast.get_docstring(tree)
+        for path in modules("headrace/", "sim/", "bench/", "tests/", suffixes=CODE)
+        if not says_what_it_is(path)
     ]
     assert not silent, "\n".join(silent)
+
+
+def test_a_function_fits_on_a_screen() -> None:
+    wrong, long = [], set()
+    for path in modules("headrace/", "sim/", suffixes=CODE):
+        for name, lines in functions(path):
+            if lines <= MAX_FUNCTION_LINES:
+                continue
+            place = (relative(path), name)
+            long.add(place)
+            if place not in LONG_FUNCTIONS:
+                wrong.append(f"{place[0]}: {name} has {lines} lines, the limit is {MAX_FUNCTION_LINES}: split it")
+            elif lines != LONG_FUNCTIONS[place]:
+                longer = lines > LONG_FUNCTIONS[place]
+                advice = "it may not grow, split it" if longer else "well done, lower its number in LONG_FUNCTIONS"
+                wrong.append(f"{place[0]}: {name} has {lines} lines and had {LONG_FUNCTIONS[place]}: {advice}")
+    wrong += [f"take {place} out of LONG_FUNCTIONS, it is not long any more" for place in set(LONG_FUNCTIONS) - long]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_functions_of_compiled_modules_are_seen(tmp_path: Path) -> None:
+    source = tmp_path / "_some.pyx"
+    source.write_text(
+        '# cython: language_level=3\n"""What it is."""\n\ncdef extern from "x.h":\n    int other(int)\n\n'
+        "cdef class Log:\n    cpdef long add(\n        self, long number\n    ) except -1:  # a comment\n"
+        '        """What it does,\n        and more."""\n'
+        "        if number:\n\n            return 1\n        return 0\n\n"
+        "cdef inline bint small(long number) noexcept nogil:\n    return number < 9\n"
+    )
+    assert says_what_it_is(source)
+    assert list(functions(source)) == [("Log.add", 4), ("small", 1)]
 
 
 # --- the doors to the outside ----------------------------------------------------------------------------------------
@@ -327,24 +362,26 @@ STARTS_A_BROKER = ("headrace.testing.local_broker", "headrace.server.broker", "h
 BROKER_FIXTURES = {"broker", "broker_factory"}
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
-    """The full names of all modules that a module may mean by its imports."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def loaded_tests(module: str, seen: set[str]) -> set[str]:
-    """The modules that a file of tests/ imports, and those that the files of tests/ among them import."""
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The full names of all that a file of tests/ may mean by its imports."""
     path = ROOT / (module.replace(".", "/") + ".py")
-    if module in seen or not path.is_file():
-        return set()
-    seen.add(module)
-    found = set(imports(ast.parse(path.read_text())))
-    return found.union(*(loaded_tests(name, seen) for name in found if name.startswith("tests.")))
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())) if path.is_file() else ():
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(found)
+
+
+def loaded_tests(module: str) -> set[str]:
+    """The modules that a file of tests/ imports, and those that the files of tests/ among them import."""
+    found, new = set[str](), {module}
+    while new:
+        found |= new
+        new = {name for known in new if known.startswith("tests.") for name in imports(known)} - found
+    return found - {module}
 
 
 def fixtures_asked_for(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -364,7 +401,7 @@ def test_no_test_of_a_unit_starts_a_broker() -> None:
     found = []
     for path in modules("tests/unit/"):
         name = relative(path)
-        loaded = loaded_tests(name.removesuffix(".py").replace("/", "."), set())
+        loaded = loaded_tests(name.removesuffix(".py").replace("/", "."))
         found += [f"{name} imports {module}" for module in sorted(loaded) if module.startswith(STARTS_A_BROKER)]
         asked = fixtures_asked_for(ast.parse(path.read_text()))
         found += [f"{name}:{line} takes the fixture {fixture}" for fixture, line in asked if fixture in BROKER_FIXTURES]
