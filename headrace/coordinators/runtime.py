@@ -136,15 +136,15 @@ class CoordinatorRuntime(Generic[S]):
         make_shard: Callable[[], S],
         partition_count: Callable[[], int],
         topic: str = GROUP_OFFSETS_TOPIC,
-        run_errand: Callable[[int, Any], None] | None = None,
+        run_follow_up: Callable[[int, Any], None] | None = None,
     ) -> None:
-        """`run_errand` is called with the epoch of the partition's leader and an errand of one of its outcomes."""
+        """`run_follow_up` is called with the partition's leader epoch and one follow-up of an outcome."""
         self._journal = journal
         self._clock = clock
         self._make_shard = make_shard
         self._partition_count = partition_count
         self._topic = topic
-        self._run_errand = run_errand
+        self._run_follow_up = run_follow_up
         self._seats: dict[int, _Seat[S]] = {}
         self._epochs: dict[int, int] = {}  # the highest that was heard of, by partition
         self._to_load: asyncio.Queue[_Seat[S]] = asyncio.Queue()
@@ -313,7 +313,7 @@ class CoordinatorRuntime(Generic[S]):
         self._carry_out(seat, seat.shard.decide(command, self._clock.now_ms()), future)
 
     def _carry_out(self, seat: _Seat[S], outcome: Outcome, future: asyncio.Future[Any] | None) -> None:
-        answers: list[_Answer] = [(self._errand(seat), errand) for errand in outcome.errands]
+        answers: list[_Answer] = [(self._follow_up(seat), follow_up) for follow_up in outcome.follow_ups]
         if future is not None:
             if isinstance(outcome.reply, Wait):
                 seat.parked[outcome.reply.ticket] = future
@@ -332,13 +332,13 @@ class CoordinatorRuntime(Generic[S]):
         else:
             _release(answers)
 
-    def _errand(self, seat: _Seat[S]) -> asyncio.Future[Any]:
+    def _follow_up(self, seat: _Seat[S]) -> asyncio.Future[Any]:
         """An answer that is run when it is due; before the replies beside it reach anybody."""
         due: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def run(errand: asyncio.Future[Any]) -> None:
-            if self._run_errand is not None and not errand.cancelled() and errand.exception() is None:
-                self._run_errand(seat.epoch, errand.result())
+        def run(follow_up: asyncio.Future[Any]) -> None:
+            if self._run_follow_up is not None and not follow_up.cancelled() and follow_up.exception() is None:
+                self._run_follow_up(seat.epoch, follow_up.result())
 
         due.add_done_callback(run)
         return due

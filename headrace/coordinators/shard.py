@@ -44,7 +44,7 @@ class Outcome(Struct):
     reply: Any = None
     timers: dict[Hashable, Alarm | None] = field(default_factory=dict)  # by name; None cancels
     instructions: list[tuple[int, Any]] = field(default_factory=list)  # (ticket, reply): wake who waited
-    errands: list[Any] = field(default_factory=list)  # to be done outside of the shard, once the records are committed
+    follow_ups: list[Any] = field(default_factory=list)  # work outside the shard, once the records are committed
     producer: tuple[int, int] | None = None  # the records belong to the transaction of this producer id and epoch
 
     def write(self, record: Record) -> None:

@@ -80,7 +80,7 @@ class RevocationTimeUp(Struct, frozen=True):
     epoch: int
 
 
-class GuestTimeUp(Struct, frozen=True):
+class ClassicMemberTimeUp(Struct, frozen=True):
     """A member that speaks the classic protocol did not join again, or did not sync, within its rebalance timeout."""
 
     group_id: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.coordinators.groups.classic_members import ClassicMembers
 from headrace.coordinators.groups.commands import (
     CommitInTransaction,
     CommitOffsets,
@@ -36,7 +37,6 @@ from headrace.coordinators.groups.consumer_membership import ConsumerMembership
 from headrace.coordinators.groups.draft import Draft
 from headrace.coordinators.groups.durable import DurableGroups
 from headrace.coordinators.groups.group import Group, State
-from headrace.coordinators.groups.guests import Guests
 from headrace.coordinators.groups.membership import Membership
 from headrace.coordinators.groups.migration import POLICIES, moved_down, moved_up
 from headrace.coordinators.groups.offsets import Topics
@@ -71,7 +71,7 @@ class ConsumerGroups:
         self._topics = topics
         self._planning = Planning(topics, settings.consumer_assignors)
         self._membership = ConsumerMembership(settings, topics, self._planning, entropy)
-        self._guests = Guests(self._membership, topics, entropy)
+        self._classic_members = ClassicMembers(self._membership, topics, entropy)
 
     def loaded(self, outcome: Outcome) -> None:
         """Everybody has a whole session to report, and a whole rebalance timeout to let go."""
@@ -155,7 +155,7 @@ class ConsumerGroups:
 
     # --- members that speak the classic protocol ---------------------------------------------------------------------
 
-    def serves_guests(self, group_id: str) -> bool:
+    def serves_classic_members(self, group_id: str) -> bool:
         """Whether JoinGroup is for the consumer group of this name; an empty one gives way to a classic group."""
         return group_id in self._groups and bool(self._groups[group_id].members)
 
@@ -163,7 +163,7 @@ class ConsumerGroups:
         draft = Draft(self._groups[command.group_id])
         former_id = draft.group.instances.get(command.instance_id or "")
         try:
-            self._guests.join(draft, command, outcome, now_ms)
+            self._classic_members.join(draft, command, outcome, now_ms)
         except KafkaError as error:
             outcome.reply = JoinReply(error.code, command.member_id)
             return
@@ -175,18 +175,18 @@ class ConsumerGroups:
 
     def sync(self, command: Sync, outcome: Outcome) -> None:
         try:
-            self._guests.sync(self._groups[command.group_id], command, outcome)
+            self._classic_members.sync(self._groups[command.group_id], command, outcome)
         except KafkaError as error:
             outcome.reply = SyncReply(error.code)
 
-    def guest_heartbeat(self, command: Heartbeat, outcome: Outcome) -> None:
+    def classic_heartbeat(self, command: Heartbeat, outcome: Outcome) -> None:
         try:
-            self._guests.heartbeat(self._groups[command.group_id], command, outcome)
+            self._classic_members.heartbeat(self._groups[command.group_id], command, outcome)
         except KafkaError as error:
             outcome.reply = error.code
 
     def leave(self, command: Leave, outcome: Outcome, now_ms: int) -> None:
-        """A guest leaves, or an operator removes members, whichever protocol they speak."""
+        """A classic member leaves, or an operator removes members of either protocol."""
         group = self._groups[command.group_id]
         replies, leaving = [], list[str]()
         for member_id, instance_id in command.members:
@@ -215,11 +215,11 @@ class ConsumerGroups:
 
     def _put_out(self, group: ConsumerGroup, member_ids: list[str], outcome: Outcome, now_ms: int) -> None:
         draft = Draft(group)
-        only_guests = all(group.members[member_id].classic is not None for member_id in member_ids)
+        only_classic = all(group.members[member_id].classic is not None for member_id in member_ids)
         for member_id in member_ids:
-            self._guests.forget(group.id, member_id)
+            self._classic_members.forget(group.id, member_id)
         self._membership.remove(draft, member_ids, outcome)
-        if draft.group.members and not only_guests and self._may_move_down(draft.group):
+        if draft.group.members and not only_classic and self._may_move_down(draft.group):
             self._move_down(draft, outcome, now_ms, rebalance=True)
         else:
             self._membership.after_departure(draft, now_ms)
@@ -235,7 +235,7 @@ class ConsumerGroups:
         draft.remove_group()
         draft.carry_into(outcome)
         for member_id in classic.members:
-            self._guests.forget(group.id, member_id)
+            self._classic_members.forget(group.id, member_id)
             self._membership.stop_timers(group.id, member_id, outcome)
         outcome.write(group_record(group.id, classic.stored(now_ms)))
         self._classic_membership.resume(classic, outcome, now_ms, rebalance=rebalance)
@@ -263,10 +263,10 @@ class ConsumerGroups:
             return [ErrorCode.none] * count
         if command.member_id not in group.members:
             return [ErrorCode.unknown_member_id] * count
-        current, guest = group.current(command.member_id), group.members[command.member_id].classic is not None
-        if not guest and isinstance(command, CommitOffsets) and not command.knows_consumer_groups:
+        current, is_classic = group.current(command.member_id), group.members[command.member_id].classic is not None
+        if not is_classic and isinstance(command, CommitOffsets) and not command.knows_consumer_groups:
             return [ErrorCode.unsupported_version] * count
-        stale = ErrorCode.illegal_generation if guest or in_transaction else ErrorCode.stale_member_epoch
+        stale = ErrorCode.illegal_generation if is_classic or in_transaction else ErrorCode.stale_member_epoch
         if command.generation == current.epoch:
             return [ErrorCode.none] * count
         if command.generation > current.epoch:

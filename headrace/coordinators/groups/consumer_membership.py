@@ -1,12 +1,13 @@
 """Members of consumer groups: joining, heartbeats, leaving, falling silent (KIP-848).
 
-A heartbeat is all there is: it joins, subscribes, reports what the member has, and brings back what it should have. It
-always does the same: find the member, write down what it says of itself, make a plan if one is needed, take one step
-towards it. `guests.py` does the same for members that speak the classic protocol. Errors are Kafka's, because each
-makes clients do one certain thing: FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID let go of everything and join again,
-UNRELEASED_INSTANCE_ID and the others stop.
+The heartbeat is the only request: a member uses it to join, to subscribe and to report what it owns, and the response
+carries its assignment. Each heartbeat takes the same steps: find the member, store what it reports, compute a new
+target assignment if one is needed, and move the member one step towards it. `classic_members.py` does the same for
+members that speak the classic protocol. The errors are Kafka's, because clients react to each in a fixed way: on
+FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID they give up all partitions and join again, on UNRELEASED_INSTANCE_ID and the
+others they stop.
 
-Refusals are raised as KafkaError before anything of the draft counts.
+A rejected heartbeat raises KafkaError before the draft is applied.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class ConsumerMembership:
             draft.put(TARGET, member_id, target)
         draft.put_current(member_id, replace(current, epoch=0, previous_epoch=0))
 
-    # --- the three steps, also of guests -----------------------------------------------------------------------------
+    # --- the three steps, shared with classic members -----------------------------------------------------------------
 
     def subscribe(self, draft: Draft, member_id: str, before: Subscription | None, now: Subscription) -> bool:
         """Writes down what the member says of itself; True when that asks for a new plan."""

@@ -1,20 +1,21 @@
-"""A group changes its kind while it lives (KIP-848): a classic group becomes a consumer group, and back.
+"""Online migration of a group (KIP-848): a classic group becomes a consumer group, and back.
 
-Up: the first member of the new protocol that joins a classic group of consumers turns it into a consumer group; the
-others stay in it as guests, with the partitions they have, and are told to join again. Down: when the last member of
-the new protocol goes and guests remain, they become a classic group again, which rebalances. Which of the two is
-allowed says `group.consumer.migration.policy`. Pure translations; the consumer groups' door decides when.
+Upgrade: the first member of the new protocol that joins a classic group of consumers turns it into a consumer group.
+The other members stay as classic members, keep their partitions, and are told to join again. Downgrade: when the last
+member of the new protocol leaves and classic members remain, they become a classic group again, which rebalances.
+`group.consumer.migration.policy` says which of the two is allowed. Pure translations; `consumer_groups.py` decides
+when.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.coordinators.groups.classic_members import ids_of, names_of
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
 from headrace.coordinators.groups.consumer_records import TARGET, ClassicFacet, Subscription
 from headrace.coordinators.groups.draft import Draft
 from headrace.coordinators.groups.group import Group, Member, State
-from headrace.coordinators.groups.guests import ids_of, names_of
 from headrace.coordinators.groups.reconciliation import CurrentAssignment, MemberState, Parts
 from headrace.coordinators.groups.subscription import (
     CONSUMER,
@@ -34,7 +35,7 @@ POLICIES: Mapping[str, tuple[bool, bool]] = {  # may it go up, may it go down
 
 
 def moved_up(group: Group, image: ClusterImage, now_ms: int) -> Draft | None:
-    """The classic group as a consumer group in which all members are guests; None: they are no plain consumers."""
+    """The classic group as a consumer group of classic members; None if its members are not plain consumers."""
     if group.protocol_type != CONSUMER:
         return None
     draft = Draft(ConsumerGroup(group.id))
@@ -67,22 +68,22 @@ def _seat(draft: Draft, member: Member, topics: tuple[str, ...], rack: str | Non
 
 
 def moved_down(group: ConsumerGroup, image: ClusterImage) -> Group:
-    """The guests of a consumer group as a classic group, with the parts that the last plan gave them."""
+    """The classic members of a consumer group as a classic group, with their parts of the last target assignment."""
     classic = Group(group.id)
     classic.state, classic.generation, classic.protocol_type = State.STABLE, group.epoch, CONSUMER
-    for member_id, guest in group.classic_members().items():
-        assert guest.classic is not None
-        version = read_subscription(guest.classic.protocols[0][1]).version
+    for member_id, member in group.classic_members().items():
+        assert member.classic is not None
+        version = read_subscription(member.classic.protocols[0][1]).version
         parts = names_of(group.targets.get(member_id, {}), image)
         classic.add(
             Member(
                 member_id,
-                guest.instance_id,
-                guest.client_id,
-                guest.client_host,
-                guest.classic.session_timeout_ms,
-                guest.rebalance_timeout_ms,
-                guest.classic.protocols,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.classic.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                member.classic.protocols,
                 write_assignment(version, parts),
                 new=False,
             )

@@ -37,9 +37,9 @@ from headrace.coordinators.groups.commands import (
     SyncTimeUp,
 )
 from headrace.coordinators.groups.consumer_commands import (
+    ClassicMemberTimeUp,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
-    GuestTimeUp,
     RevocationTimeUp,
 )
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
@@ -88,7 +88,7 @@ class GroupShard:
             ConsumerHeartbeat: self._consumers.heartbeat,
             DescribeConsumerGroup: self._describe_consumer_group,
             RevocationTimeUp: self._consumers.revocation_time_up,
-            GuestTimeUp: self._session_expired,
+            ClassicMemberTimeUp: self._session_expired,
         }
 
     # --- the shard contract -----------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class GroupShard:
         if problem is not None:
             outcome.reply = JoinReply(problem, command.member_id)
             return
-        if self._consumers.serves_guests(command.group_id):
+        if self._consumers.serves_classic_members(command.group_id):
             self._consumers.join(command, outcome, now_ms)
             return
         group = self._groups.get(command.group_id)
@@ -159,7 +159,7 @@ class GroupShard:
     def _heartbeat(self, command: Heartbeat, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
         if command.group_id in self.durable.consumers:
-            self._consumers.guest_heartbeat(command, outcome)
+            self._consumers.classic_heartbeat(command, outcome)
         elif not command.group_id or group is None:
             outcome.reply = _no_group(command.group_id)
         else:
@@ -175,7 +175,7 @@ class GroupShard:
             self._membership.leave(group, command, outcome, now_ms)
             self._drop_if_traceless(group, outcome)
 
-    def _session_expired(self, command: SessionExpired | GuestTimeUp, outcome: Outcome, now_ms: int) -> None:
+    def _session_expired(self, command: SessionExpired | ClassicMemberTimeUp, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
         if group is None:
             self._consumers.time_up(command.group_id, command.member_id, outcome, now_ms)

@@ -6,7 +6,7 @@
 
 Lengths are int16 for strings and int32 for everything else. Other kinds of groups (Connect, say) keep their own
 secrets. Pure functions; the rooms that read them are `group.py` (which topics are in use) and `migration.py` and
-`guests.py` (classic members in a consumer group).
+`classic_members.py` (classic members in a consumer group).
 """
 
 from __future__ import annotations

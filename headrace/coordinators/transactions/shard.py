@@ -89,7 +89,7 @@ class TransactionShard:
         outcome = Outcome()
         for transactional_id, transaction in self.transactions.items():
             if transaction.state.ending:
-                outcome.errands.append(_decision(transactional_id, transaction))
+                outcome.follow_ups.append(_decision(transactional_id, transaction))
             elif transaction.state is State.ONGOING:
                 self._set_timeout(transactional_id, transaction, outcome, now_ms)
         outcome.set_timer("expiry", self._settings.expiry_check_interval_ms, ExpireIds())
@@ -98,7 +98,7 @@ class TransactionShard:
     def _write(self, transactional_id: str, transaction: Transaction, outcome: Outcome) -> None:
         outcome.write(transaction_record(transactional_id, transaction))
         if transaction.state.ending:
-            outcome.errands.append(_decision(transactional_id, transaction))
+            outcome.follow_ups.append(_decision(transactional_id, transaction))
 
     # --- producers --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The runtime with records in transactions, and with errands that follow from what is committed."""
+"""The runtime with records in transactions, and with follow-ups that run once records are committed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,11 +24,11 @@ class Notebook:
         self.pending: dict[int, list[bytes]] = {}
 
     def decide(self, command: Any, now_ms: int) -> Outcome:
-        text, producer, errand = command
+        text, producer, follow_up = command
         outcome = Outcome(reply=text, producer=producer)
         outcome.write((text, b""))
-        if errand:
-            outcome.errands.append(errand)
+        if follow_up:
+            outcome.follow_ups.append(follow_up)
         return outcome
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
@@ -39,7 +39,7 @@ class Notebook:
         self.counts.extend(ended if commit else [])
 
     def loaded(self, now_ms: int) -> Outcome:
-        return Outcome(errands=["loaded"])
+        return Outcome(follow_ups=["loaded"])
 
 
 class Stage:
@@ -51,7 +51,7 @@ class Stage:
             SimClock(),
             Notebook,
             lambda: 1,
-            run_errand=lambda epoch, errand: self.seen.append((epoch, errand)),
+            run_follow_up=lambda epoch, follow_up: self.seen.append((epoch, follow_up)),
         )
 
     @property
@@ -59,8 +59,10 @@ class Stage:
         (shard,) = self.runtime.shards()
         return shard
 
-    def submit(self, text: bytes, producer: tuple[int, int] | None = None, errand: str = "") -> "asyncio.Future[Any]":
-        future = self.runtime.submit("k", (text, producer, errand))
+    def submit(
+        self, text: bytes, producer: tuple[int, int] | None = None, follow_up: str = ""
+    ) -> "asyncio.Future[Any]":
+        future = self.runtime.submit("k", (text, producer, follow_up))
         future.add_done_callback(lambda done: None if done.exception() else self.seen.append(done.result()))
         return future
 
@@ -81,11 +83,11 @@ def on_stage(story: Callable[[Stage], Awaitable[None]]) -> None:
     run(main(), 1)
 
 
-def test_an_errand_is_run_once_its_record_is_committed_and_before_the_reply() -> None:
+def test_a_follow_up_is_run_once_its_record_is_committed_and_before_the_reply() -> None:
     async def story(stage: Stage) -> None:
         assert stage.seen == [(3, "loaded")]
         stage.journal.hold()
-        stage.submit(b"one", errand="go")
+        stage.submit(b"one", follow_up="go")
         await asyncio.sleep(1)
         assert stage.seen == [(3, "loaded")]
         stage.journal.release()
@@ -100,7 +102,7 @@ def test_what_was_not_written_sends_nobody_anywhere() -> None:
     async def story(stage: Stage) -> None:
         stage.journal.lose(KafkaError(ErrorCode.not_enough_replicas))
         with pytest.raises(KafkaError):
-            await stage.submit(b"one", errand="go")
+            await stage.submit(b"one", follow_up="go")
         await asyncio.sleep(1)
         assert (3, "go") not in stage.seen
 

@@ -63,7 +63,7 @@ class TransactionMachine(RuleBasedStateMachine):
         for record in outcome.records:
             self.journal.append(record)
             self.shard.apply(*record)
-        for decision in outcome.errands:
+        for decision in outcome.follow_ups:
             known = self.decisions.setdefault((decision.producer_id, decision.producer_epoch), [])
             if known and decision.version >= 2:
                 assert known[-1] == decision, "two decisions under one epoch"

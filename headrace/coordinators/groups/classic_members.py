@@ -1,10 +1,10 @@
 """Members that speak the classic protocol in a consumer group: JoinGroup, SyncGroup and Heartbeat on the
 new state, so that a group can be moved from one protocol to the other member by member.
 
-A guest gets its part by joining and syncing, and lets go of partitions by joining without them: it is told to join
-again whenever there is something to do. Its generation is its member epoch, and nobody leads: the broker makes the
-plan. It has its rebalance timeout to join again, and again to sync. Called by the consumer groups' door with the group
-looked up.
+Such a member gets its assignment by JoinGroup and SyncGroup, and gives up partitions by joining again without them: its
+heartbeat is answered with REBALANCE_IN_PROGRESS whenever it has to join again. Its generation is its member epoch.
+There is no group leader: the broker computes the assignment. The member has its rebalance timeout to join again, and
+the same time again to sync. Called by `consumer_groups.py` with the group looked up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.coordinators.groups.commands import Heartbeat, Join, JoinReply, Sync, SyncReply
-from headrace.coordinators.groups.consumer_commands import GuestTimeUp
+from headrace.coordinators.groups.consumer_commands import ClassicMemberTimeUp
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
 from headrace.coordinators.groups.consumer_membership import ConsumerMembership
 from headrace.coordinators.groups.consumer_records import ClassicFacet, Subscription
@@ -27,7 +27,7 @@ from headrace.wire.errors import ErrorCode, KafkaError, Malformed
 from headrace.world.entropy import Entropy
 
 
-class Guests:
+class ClassicMembers:
     def __init__(self, membership: ConsumerMembership, topics: Topics, entropy: Entropy) -> None:
         self._membership = membership
         self._topics = topics
@@ -65,7 +65,7 @@ class Guests:
         self._stop_awaiting(draft.group.id, member_id, outcome)
         outcome.cancel_timer(("revocation", draft.group.id, member_id))
         self._membership.keep_alive(draft.group, member_id, outcome)
-        time_up = GuestTimeUp(draft.group.id, member_id)
+        time_up = ClassicMemberTimeUp(draft.group.id, member_id)
         outcome.set_timer(("resync", draft.group.id, member_id), command.rebalance_timeout_ms, time_up)
         outcome.reply = JoinReply(
             member_id=member_id,
@@ -93,7 +93,7 @@ class Guests:
     # --- being a member ---------------------------------------------------------------------------------------------
 
     def sync(self, group: ConsumerGroup, command: Sync, outcome: Outcome) -> None:
-        member = _guest(group, command.member_id, command.instance_id, command.generation)
+        member = _classic_member(group, command.member_id, command.instance_id, command.generation)
         assert member.classic is not None
         protocol, metadata = member.classic.protocols[0]
         if command.protocol_type not in (None, CONSUMER) or command.protocol not in (None, protocol):
@@ -112,7 +112,7 @@ class Guests:
         )
 
     def heartbeat(self, group: ConsumerGroup, command: Heartbeat, outcome: Outcome) -> None:
-        _guest(group, command.member_id, command.instance_id, command.generation)
+        _classic_member(group, command.member_id, command.instance_id, command.generation)
         self._membership.keep_alive(group, command.member_id, outcome)
         outcome.reply = ErrorCode.none
         if _has_something_to_do(group, command.member_id):
@@ -126,7 +126,7 @@ class Guests:
         if (group.id, member_id) not in self._awaited:
             self._awaited.add((group.id, member_id))
             timeout_ms = group.members[member_id].rebalance_timeout_ms
-            outcome.set_timer(("rejoin", group.id, member_id), timeout_ms, GuestTimeUp(group.id, member_id))
+            outcome.set_timer(("rejoin", group.id, member_id), timeout_ms, ClassicMemberTimeUp(group.id, member_id))
 
     def _stop_awaiting(self, group_id: str, member_id: str, outcome: Outcome) -> None:
         self._awaited.discard((group_id, member_id))
@@ -136,7 +136,7 @@ class Guests:
         self._awaited.discard((group_id, member_id))
 
 
-def _guest(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Subscription:
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Subscription:
     """The member, if it is one and speaks the classic protocol; else raises KafkaError."""
     problem = group.stranger(member_id, instance_id)
     if problem is None and group.members[member_id].classic is None:
@@ -149,11 +149,11 @@ def _guest(group: ConsumerGroup, member_id: str, instance_id: str | None, genera
 
 
 def _speaks_with_all(group: ConsumerGroup, command: Join) -> bool:
-    """All guests must know one of the protocols, or they could not go on alone as a classic group."""
-    guests = [member.classic for member in group.members.values() if member.classic is not None]
+    """All classic members must share a protocol; otherwise they could not continue alone as a classic group."""
+    members = [member.classic for member in group.members.values() if member.classic is not None]
     common = {name for name, _ in command.protocols}
-    for guest in guests:
-        common &= {name for name, _ in guest.protocols}
+    for member in members:
+        common &= {name for name, _ in member.protocols}
     return command.protocol_type == CONSUMER and bool(common)
 
 
