@@ -7,7 +7,8 @@ None means that no reply is sent (Produce with acks=0).
 
 Views into the request's buffer (`records`) are valid in stage one only.
 
-An API may have an express lane beside its handler, which reads the usual request and writes its answer by hand.
+An API may have an express lane beside its handler, which reads the usual request and writes its answer by hand. Both
+are told who sent the request (`Caller`), so that both can ask the gate (api.gate) what is allowed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from msgspec import Struct
 from headrace.wire.batches import Buffer
 from headrace.wire.messages import Message
 
+ANONYMOUS = "User:ANONYMOUS"
+PLAINTEXT = "PLAINTEXT"
+
 
 class Peer(Struct, frozen=True):
-    """Who is on the other end of a connection, and at which address of ours it arrived."""
+    """The addresses of a connection: the client's, and the one of ours at which it arrived."""
 
     host: str
     port: int
@@ -31,12 +35,28 @@ class Peer(Struct, frozen=True):
     local_port: int
 
 
+class Caller(Struct, frozen=True):
+    """Who sends the requests of a connection. Made once per connection, by the connection.
+
+    The client id is not here: each request carries its own. `Request` has it; an express lane that needs it reads it
+    from the frame (`wire.frames.client_id`), since most requests are answered without it.
+    """
+
+    peer: Peer
+    principal: str = ANONYMOUS  # as Kafka writes it: type and name
+    listener: str = PLAINTEXT  # the name of the listener that accepted the connection
+
+
 class Request(Struct, frozen=True):
     api_key: int
     version: int
     client_id: str
     body: Message
-    peer: Peer
+    caller: Caller
+
+    @property
+    def peer(self) -> Peer:
+        return self.caller.peer
 
 
 class Disconnect(Exception):
@@ -56,5 +76,5 @@ class Parked(Protocol):
 
 Reply = Message | Awaitable[Message] | None
 Handler = Callable[[Request], Reply]
-# (frame, version, where the body begins, correlation id) -> the whole reply; None if the handler must do it
-Express = Callable[[memoryview, int, int, int], list[Buffer] | Parked | None]
+# (frame, version, where the body begins, correlation id, caller) -> the whole reply; None if the handler must do it
+Express = Callable[[memoryview, int, int, int, Caller], list[Buffer] | Parked | None]

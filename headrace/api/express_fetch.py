@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from headrace.api.contract import Caller
 from headrace.api.express_codec import PartitionFound, Topic, read_fetch, write_fetch
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -26,21 +27,25 @@ class ExpressFetch:
         self._clock = clock
         self._max_bytes = max_bytes
 
-    def __call__(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | LongPoll | None:
+    def __call__(
+        self, frame: memoryview, version: int, at: int, correlation_id: int, caller: Caller
+    ) -> list[Buffer] | LongPoll | None:
         """The whole reply, or one that waits for more records; None if this request must take the full path."""
-        found = self._read(frame, version, at)
+        found = self._read(frame, version, at, caller)
         if found is None:
             return None
         if found.missing_bytes > 0 and found.wait_ms > 0:
-            return LongPoll(self, frame, (version, at, correlation_id), found, self._clock)
+            return LongPoll(self, frame, (version, at, correlation_id, caller), found, self._clock)
         return found.whole(version, correlation_id)
 
-    def answer(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
+    def answer(
+        self, frame: memoryview, version: int, at: int, correlation_id: int, caller: Caller
+    ) -> list[Buffer] | None:
         """The reply with what there is, be it enough or not."""
-        found = self._read(frame, version, at)
+        found = self._read(frame, version, at, caller)
         return None if found is None else found.whole(version, correlation_id)
 
-    def _read(self, frame: memoryview, version: int, at: int) -> _Found | None:
+    def _read(self, frame: memoryview, version: int, at: int, caller: Caller) -> _Found | None:
         asked = read_fetch(frame, version, at)
         if asked is None:
             return None
@@ -101,11 +106,11 @@ class LongPoll:
     __slots__ = ("_asked", "_lane", "due", "frame")
 
     def __init__(
-        self, lane: ExpressFetch, frame: memoryview, asked: tuple[int, int, int], found: _Found, clock: Clock
+        self, lane: ExpressFetch, frame: memoryview, asked: tuple[int, int, int, Caller], found: _Found, clock: Clock
     ) -> None:
         self.frame = memoryview(bytes(frame))
         self._lane = lane
-        self._asked = asked  # version, where the body begins, correlation id
+        self._asked = asked  # version, where the body begins, correlation id, caller
         partitions = [partition for partition, _ in found.read]
         audience = Audience.STABLE if found.stable else Audience.COMMITTED
         self.due = Wait(partitions, audience, found.missing_bytes, found.wait_ms / 1000, clock).due

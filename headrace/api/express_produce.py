@@ -8,6 +8,7 @@ paths against each other, byte for byte.
 
 from __future__ import annotations
 
+from headrace.api.contract import Caller
 from headrace.api.express_codec import read_produce, write_produce
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.replicas.host import ReplicaHost
@@ -20,7 +21,9 @@ class ExpressProduce:
     def __init__(self, host: ReplicaHost) -> None:
         self._host = host
 
-    def __call__(self, frame: memoryview, version: int, at: int, correlation_id: int) -> list[Buffer] | None:
+    def __call__(
+        self, frame: memoryview, version: int, at: int, correlation_id: int, caller: Caller
+    ) -> list[Buffer] | None:
         """The whole reply; None if this request must take the full path."""
         asked = read_produce(frame, version, at)
         if asked is None:

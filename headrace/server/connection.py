@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Protocol, cast
 
-from headrace.api.contract import Disconnect, Peer
+from headrace.api.contract import Caller, Disconnect, Peer
 from headrace.server.spare_buffers import SPARE_BYTES, SpareBuffers
 from headrace.server.turns import Turns
 from headrace.wire.errors import Malformed
@@ -54,7 +54,7 @@ class Pending(Protocol):
 
 
 class Dispatch(Protocol):
-    def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | Pending | None:
+    def __call__(self, frame: memoryview, caller: Caller) -> list[Buffer] | Pending | None:
         """Handle one request: its reply with size and header, a pending one, or None for no reply."""
         ...
 
@@ -62,6 +62,7 @@ class Dispatch(Protocol):
 class Doorkeeper(Protocol):
     """What the listener knows about all connections."""
 
+    name: str  # as callers are told, so that rules may differ by listener
     receive_buffer: memoryview
     max_frame_bytes: int
     spare_buffers: SpareBuffers
@@ -86,7 +87,7 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_begins_small", "_dispatch", "_filled", "_keeper", "_need", "_out", "_own", "_paused_by_peer", "_queue",
-        "_reading", "_tasks", "_transport", "_turn_bytes", "last_active", "peer",
+        "_reading", "_tasks", "_transport", "_turn_bytes", "caller", "last_active",
     )  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
@@ -103,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_by_peer = False
         self._reading = True
         self._turn_bytes = _TURN_BYTES  # that are left of its turn; if none, it goes on in the next one
-        self.peer = Peer("", 0, "", 0)
+        self.caller = Caller(Peer("", 0, "", 0), listener=keeper.name)
         self.last_active = 0.0
 
     # --- what the event loop calls ----------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
         local = transport.get_extra_info("sockname") or ("", 0)
-        self.peer = Peer(peer[0], peer[1], local[0], local[1])
+        self.caller = Caller(Peer(peer[0], peer[1], local[0], local[1]), listener=self._keeper.name)
         self.last_active = self._keeper.monotonic()
         transport.set_write_buffer_limits(high=4 << 20)
         if not self._keeper.entered(self):
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: memoryview) -> bool:
         try:
-            reply = self._dispatch(frame, self.peer)
+            reply = self._dispatch(frame, self.caller)
         except (Malformed, Disconnect) as problem:
             self._close(str(problem))
             return False
@@ -295,7 +296,9 @@ class Connection(asyncio.BufferedProtocol):
             finished = reply.finish(done.result())
         except Exception as problem:
             if not isinstance(problem, Disconnect | Malformed):
-                logger.error("a request from %s:%d failed", self.peer.host, self.peer.port, exc_info=problem)
+                logger.error(
+                    "a request from %s:%d failed", self.caller.peer.host, self.caller.peer.port, exc_info=problem
+                )
             self._close(str(problem))
             return
         if finished is not None and not isinstance(finished, list):
@@ -336,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self, why: str) -> None:
         if self._transport is not None:
-            logger.warning("closing the connection from %s:%d: %s", self.peer.host, self.peer.port, why)
+            logger.warning("closing the connection from %s:%d: %s", self.caller.peer.host, self.caller.peer.port, why)
             self.flush()
             self._transport.close()
 

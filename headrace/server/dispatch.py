@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Mapping
 
-from headrace.api.contract import Disconnect, Parked, Peer, Request
+from headrace.api.contract import Caller, Disconnect, Parked, Request
 from headrace.api.table import Api
 from headrace.server.connection import Buffer
 from headrace.server.requests_seen import RequestsSeen
@@ -26,7 +26,7 @@ class Dispatcher:
         self._seen = seen
         self._monotonic = clock.monotonic
 
-    def __call__(self, frame: memoryview, peer: Peer) -> list[Buffer] | PendingReply | ParkedReply | None:
+    def __call__(self, frame: memoryview, caller: Caller) -> list[Buffer] | PendingReply | ParkedReply | None:
         started = self._monotonic()
         header = frames.parse_request_header(frame)
         api_key, version, correlation_id, at = header
@@ -38,21 +38,21 @@ class Dispatcher:
                 raise Disconnect(f"{api.name} v{version} is not served, v{api.lowest} to v{api.highest} are")
             return _encode(api_key, 0, correlation_id, api.unknown_version())
         if api.express is not None:
-            done = api.express(frame, version, at, correlation_id)
+            done = api.express(frame, version, at, correlation_id, caller)
             if isinstance(done, list):
                 self._seen[api_key].note(self._monotonic() - started)
                 return done
             if done is not None:
-                return ParkedReply(self, header, started, peer, done)
-        return self.in_full(frame, header, started, peer)
+                return ParkedReply(self, header, started, caller, done)
+        return self.in_full(frame, header, started, caller)
 
     def in_full(
-        self, frame: memoryview, header: frames.RequestHeader, started: float, peer: Peer
+        self, frame: memoryview, header: frames.RequestHeader, started: float, caller: Caller
     ) -> list[Buffer] | PendingReply | None:
         """The way of a request that has passed the checks and that no express lane has answered."""
         api_key, version, correlation_id, at = header
         body = decode_request(api_key, version, frame, at)
-        reply = self._apis[api_key].handler(Request(api_key, version, frames.client_id(frame), body, peer))
+        reply = self._apis[api_key].handler(Request(api_key, version, frames.client_id(frame), body, caller))
         if reply is None:
             self.note(api_key, started)
             return None
@@ -97,22 +97,22 @@ class PendingReply:
 class ParkedReply:
     """Of a request that the express lane answers later."""
 
-    __slots__ = ("_dispatcher", "_header", "_parked", "_peer", "_started", "awaited")
+    __slots__ = ("_caller", "_dispatcher", "_header", "_parked", "_started", "awaited")
 
     def __init__(
-        self, dispatcher: Dispatcher, header: frames.RequestHeader, started: float, peer: Peer, parked: Parked
+        self, dispatcher: Dispatcher, header: frames.RequestHeader, started: float, caller: Caller, parked: Parked
     ) -> None:
         self._dispatcher = dispatcher
         self._header = header
         self._started = started
-        self._peer = peer
+        self._caller = caller
         self._parked = parked
         self.awaited = parked.due
 
     def finish(self, _: object) -> list[Buffer] | PendingReply | None:
         chunks = self._parked.answer()
         if chunks is None:  # by now there is something unusual about it
-            return self._dispatcher.in_full(self._parked.frame, self._header, self._started, self._peer)
+            return self._dispatcher.in_full(self._parked.frame, self._header, self._started, self._caller)
         self._dispatcher.note(self._header[0], self._started)
         return chunks
 

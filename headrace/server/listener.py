@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.api.contract import Disconnect, Peer
+from headrace.api.contract import PLAINTEXT, Caller, Disconnect
 from headrace.model.failure import Failure
 from headrace.server.connection import Connection, Dispatch
 from headrace.server.spare_buffers import SpareBuffers
@@ -19,7 +19,7 @@ _RECEIVE_BYTES = 512 * 1024
 _SPARE_BUFFERS = 8
 
 
-def _closed(frame: memoryview, peer: Peer) -> None:
+def _closed(frame: memoryview, caller: Caller) -> None:
     raise Disconnect("the broker is not serving yet")
 
 
@@ -36,6 +36,7 @@ class Listener:
         max_idle_s: float,
         vigil: Vigil | None = None,
     ) -> None:
+        self.name = PLAINTEXT
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = SpareBuffers(_SPARE_BUFFERS)
@@ -87,7 +88,9 @@ class Listener:
     def entered(self, connection: Connection) -> bool:
         self.accepted += 1
         if len(self.connections) >= self._max_connections:
-            logger.warning("refusing %s: max.connections=%d are open", connection.peer.host, self._max_connections)
+            logger.warning(
+                "refusing %s: max.connections=%d are open", connection.caller.peer.host, self._max_connections
+            )
             return False
         self.connections[connection] = None
         return True

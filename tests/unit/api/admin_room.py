@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.api.contract import Handler, Peer, Request
+from headrace.api.contract import Caller, Handler, Peer, Request
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.membership import Place, found_cluster, register_broker
@@ -49,7 +49,7 @@ async def ask(handler: Handler, api_key: int, version: int, **body: Any) -> Mess
     """What a client of this version would get, field by field."""
     sent = encode_request(api_key, version, Message(**body))
     decoded = decode_request(api_key, version, memoryview(sent))
-    reply = handler(Request(api_key, version, "test", decoded, PEER))
+    reply = handler(Request(api_key, version, "test", decoded, Caller(PEER)))
     if isinstance(reply, Awaitable):
         reply = await reply
     assert reply is not None

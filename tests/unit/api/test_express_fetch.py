@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.api import express_fetch
-from headrace.api.contract import Peer, Reply, Request
+from headrace.api.contract import Caller, Peer, Reply, Request
 from headrace.api.express_fetch import ExpressFetch, LongPoll
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
@@ -41,6 +41,7 @@ VERSIONS = range(4, 19)
 IDS = {"orders": uuid.UUID(int=5), "o" * 200: uuid.UUID(int=6), "aborted": uuid.UUID(int=7)}
 PARTITIONS = 4
 MAX_BYTES = 5000
+CALLER = Caller(Peer("", 0, "", 0))
 
 
 @pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__, scope="module", autouse=True)
@@ -80,10 +81,10 @@ class Room:
     def both(self, version: int, body: Message) -> tuple[bytes | LongPoll | None, Reply]:
         """What the lane answers, and what the full path does."""
         frame, at = frame_of(version, body)
-        lane = self.express(frame, version, at, 5)
+        lane = self.express(frame, version, at, 5, CALLER)
         asked = decode_request(FETCH, version, frame, at)
         frame[at:] = bytes(len(frame) - at)  # as the next request in the same buffer does
-        full = self.full(Request(FETCH, version, "", asked, Peer("", 0, "", 0)))
+        full = self.full(Request(FETCH, version, "", asked, CALLER))
         return b"".join(lane) if isinstance(lane, list) else lane, full
 
     def append(self, topic: str, index: int, count: int = 1) -> None:
@@ -198,7 +199,7 @@ def test_a_request_waits_for_as_much_as_it_asks_for() -> None:
     async def story() -> None:
         room = Room()
         frame, at = frame_of(11, request(topic("orders", partition(0)), min_bytes=100))
-        poll = room.express(frame, 11, at, 5)
+        poll = room.express(frame, 11, at, 5, CALLER)
         assert isinstance(poll, LongPoll)
         room.append("orders", 0)
         await asyncio.sleep(0.1)
@@ -212,7 +213,7 @@ def test_a_request_waits_for_as_much_as_it_asks_for() -> None:
 def test_a_request_waits_no_longer_than_it_says() -> None:
     async def story() -> None:
         frame, at = frame_of(11, request(topic("orders", partition(0)), max_wait_ms=500))
-        poll = Room().express(frame, 11, at, 5)
+        poll = Room().express(frame, 11, at, 5, CALLER)
         assert isinstance(poll, LongPoll)
         await asyncio.sleep(0.49)
         assert not poll.due.done()
@@ -227,7 +228,7 @@ def test_who_went_away_is_not_told_any_more(isolation: int) -> None:
     async def story() -> None:
         room = Room()
         frame, at = frame_of(11, request(topic("orders", partition(0)), isolation_level=isolation))
-        polls = [room.express(frame, 11, at, number) for number in range(2)]
+        polls = [room.express(frame, 11, at, number, CALLER) for number in range(2)]
         gone, there = [poll for poll in polls if isinstance(poll, LongPoll)]
         gone.due.cancel()
         await asyncio.sleep(0)
@@ -242,7 +243,7 @@ def test_a_request_whose_leader_resigns_while_it_waits_is_left_to_the_full_path(
     async def story() -> None:
         room = Room()
         frame, at = frame_of(11, request(topic("orders", partition(0))))
-        poll = room.express(frame, 11, at, 5)
+        poll = room.express(frame, 11, at, 5, CALLER)
         assert isinstance(poll, LongPoll)
         room.host.find("orders", 0).resign(KafkaError(ErrorCode.not_leader_or_follower))
         assert poll.due.done()
@@ -287,7 +288,7 @@ def test_whatever_is_unusual_takes_the_full_path(version: int, what: str, since:
     async def story() -> None:
         if version >= since and (what != "a replica" or version < 15):
             frame, at = frame_of(version, body)
-            assert Room().express(frame, version, at, 5) is None, what
+            assert Room().express(frame, version, at, 5, CALLER) is None, what
 
     in_room(story())
 
@@ -297,7 +298,7 @@ def test_a_replica_of_the_newer_versions_takes_the_full_path(version: int) -> No
     async def story() -> None:
         body = request(replica_state=Message(replica_id=2, replica_epoch=1))
         frame, at = frame_of(version, body)
-        assert Room().express(frame, version, at, 5) is None
+        assert Room().express(frame, version, at, 5, CALLER) is None
 
     in_room(story())
 
@@ -318,7 +319,7 @@ def test_what_is_not_in_memory_takes_the_full_path_and_counts_nothing(version: i
         room = Room()
         frame, at = frame_of(version, request())
         room.disk.cold = True
-        assert room.express(frame, version, at, 5) is None
+        assert room.express(frame, version, at, 5, CALLER) is None
         assert room.host.find("orders", 1).bytes_out == 0
 
     in_room(story())
@@ -329,6 +330,6 @@ def test_a_garbled_request_is_never_answered_by_the_express_lane(version: int, d
     async def story() -> None:
         frame, at = frame_of(version, request())
         cut = data.draw(st.integers(at, len(frame) - 1))
-        assert Room().express(frame[:cut], version, at, 5) is None
+        assert Room().express(frame[:cut], version, at, 5, CALLER) is None
 
     in_room(story())

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.api import express_produce
+from headrace.api.contract import Caller, Peer
 from headrace.api.express_produce import ExpressProduce
 from headrace.log.appended import Appended
 from headrace.wire import frames
@@ -22,6 +23,7 @@ from tests.unit.api.express_twins import TWINS, working_with
 
 TOPIC_ID = uuid.UUID(int=99)
 PRODUCE = 0
+CALLER = Caller(Peer("", 0, "", 0))
 
 
 @pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__, scope="module", autouse=True)
@@ -90,7 +92,7 @@ def test_the_usual_request_is_answered_as_by_the_full_path(version: int, name: s
     body = request(records, acks=acks)
     body.topic_data[0].name = name
     frame, at = frame_of(version, body)
-    reply = ExpressProduce(Host(partition))(frame, version, at, 5)  # type: ignore[arg-type]
+    reply = ExpressProduce(Host(partition))(frame, version, at, 5, CALLER)  # type: ignore[arg-type]
     if reply is None:
         assert version >= 9
         assert len(name) >= 127, "only a very long name needs the full path"
@@ -125,7 +127,7 @@ def unusual() -> Iterator[tuple[str, Message]]:
 def test_whatever_is_unusual_takes_the_full_path_untouched(version: int, what: str, body: Message) -> None:
     partition = Partition()
     frame, at = frame_of(version, body)
-    assert ExpressProduce(Host(partition))(frame, version, at, 5) is None, what  # type: ignore[arg-type]
+    assert ExpressProduce(Host(partition))(frame, version, at, 5, CALLER) is None, what  # type: ignore[arg-type]
     assert partition.appended == []
 
 
@@ -136,7 +138,7 @@ def test_whatever_is_unusual_takes_the_full_path_untouched(version: int, what: s
 def test_what_must_wait_or_is_internal_takes_the_full_path(version: int, acks: int, state: dict[str, Any]) -> None:
     partition = Partition(**state)
     frame, at = frame_of(version, request(b"x", acks=acks))
-    assert ExpressProduce(Host(partition))(frame, version, at, 5) is None  # type: ignore[arg-type]
+    assert ExpressProduce(Host(partition))(frame, version, at, 5, CALLER) is None  # type: ignore[arg-type]
     assert partition.appended == []
 
 
@@ -146,4 +148,4 @@ def test_a_garbled_request_is_never_answered_by_the_express_lane_with_an_error(
 ) -> None:
     frame, at = frame_of(version, request(b"some records"))
     cut = data.draw(st.integers(at, len(frame) - 1))
-    assert ExpressProduce(Host(Partition()))(frame[:cut], version, at, 5) is None  # type: ignore[arg-type]
+    assert ExpressProduce(Host(Partition()))(frame[:cut], version, at, 5, CALLER) is None  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.api.contract import Peer, Request
+from headrace.api.contract import Caller, Peer, Request
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.produce import Produce
@@ -24,7 +24,7 @@ async def epoch_ended(node: Node, version: int, replica_id: int | None, *, epoch
     if replica_id is not None:
         body.replica_id = replica_id
     sent = decode_request(23, version, memoryview(encode_request(23, version, body)))
-    answer = OffsetForLeaderEpoch(node.host)(Request(23, version, "test", sent, Peer("", 0, "", 0)))
+    answer = OffsetForLeaderEpoch(node.host)(Request(23, version, "test", sent, Caller(Peer("", 0, "", 0))))
     found: Message = answer.topics[0].partitions[0]
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.api.contract import Peer, Request
+from headrace.api.contract import Caller, Peer, Request
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.leader_hints import LeaderHints
@@ -81,7 +81,7 @@ class Room:
         return Message(**fields | changed)
 
     async def ask(self, indexes: list[int], **changed: Any) -> Message:
-        reply = self.fetch(Request(1, 17, "test", self.fields(indexes, **changed), Peer("", 0, "", 0)))
+        reply = self.fetch(Request(1, 17, "test", self.fields(indexes, **changed), Caller(Peer("", 0, "", 0))))
         answer = reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
         if not vars(answer).get("error_code", 0):
             self.session = (answer.session_id, self.session[1] + 1)
@@ -130,7 +130,7 @@ def test_nothing_is_missed_between_the_look_and_the_wait() -> None:
         assert room.clock.monotonic() - started < 0.1
 
         fields = room.fields([])
-        reply = room.fetch(Request(1, 17, "test", fields, Peer("", 0, "", 0)))
+        reply = room.fetch(Request(1, 17, "test", fields, Caller(Peer("", 0, "", 0))))
         room.partition(6).append(batch())
         answer = await cast("Awaitable[Message]", reply)
         assert answer.responses[0].partitions[0].partition_index == 6

@@ -12,7 +12,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from headrace.api.api_versions import ApiVersions
-from headrace.api.contract import Handler, Peer, Request
+from headrace.api.contract import Caller, Handler, Peer, Request
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.leader_hints import LeaderHints
@@ -130,7 +130,7 @@ class Node:
         return found
 
     async def ask(self, handler: Handler, version: int, **fields: Any) -> Message:
-        reply = handler(Request(0, version, "test", Message(**fields), Peer("", 0, "", 0)))
+        reply = handler(Request(0, version, "test", Message(**fields), Caller(Peer("", 0, "", 0))))
         assert reply is not None
         return reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
 

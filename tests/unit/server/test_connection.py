@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.api.contract import Disconnect, Peer
+from headrace.api.contract import Caller, Disconnect
 from headrace.server.connection import Buffer, Connection
 from headrace.server.spare_buffers import SpareBuffers
 from headrace.server.turns import Turns
@@ -22,6 +22,7 @@ class Keeper:
     """A listener's side of the contract, with a small receive buffer so that frames outgrow it."""
 
     def __init__(self, receive_bytes: int = 64, max_frame_bytes: int = 100_000) -> None:
+        self.name = "INSIDE"
         self.receive_buffer = memoryview(bytearray(receive_bytes))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = SpareBuffers(1)
@@ -128,7 +129,7 @@ def framed(bodies: list[bytes]) -> bytes:
 def test_frames_survive_any_cutting_of_the_stream(bodies: list[bytes], pieces: list[int]) -> None:
     seen: list[bytes] = []
 
-    def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
+    def dispatch(frame: memoryview, caller: Caller) -> list[Buffer]:
         seen.append(bytes(frame))
         return [bytes(frame)]
 
@@ -152,7 +153,7 @@ SHARED = 512 * 1024
 def test_large_frames_survive_it_too_among_small_ones(sizes: list[int], pieces: list[int]) -> None:
     seen: list[tuple[int, int]] = []
 
-    def dispatch(frame: memoryview, peer: Peer) -> None:
+    def dispatch(frame: memoryview, caller: Caller) -> None:
         assert bytes(frame) == bytes([frame[0]]) * len(frame)
         seen.append((frame[0], len(frame)))
 
@@ -228,7 +229,7 @@ def test_who_stops_reading_replies_amid_a_flood_goes_on_where_it_was() -> None:
     async def story() -> None:
         seen: list[int] = []
 
-        def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
+        def dispatch(frame: memoryview, caller: Caller) -> list[Buffer]:
             seen.append(frame[0])
             if len(seen) in (30, 64, 65, 100):
                 connection.pause_writing()
@@ -287,7 +288,7 @@ def test_a_length_that_lies_closes_the_connection(size: int) -> None:
 
 
 def test_a_handler_can_ask_for_the_connection_to_be_closed() -> None:
-    def dispatch(frame: memoryview, peer: Peer) -> None:
+    def dispatch(frame: memoryview, caller: Caller) -> None:
         raise Disconnect("no such API")
 
     connection, wire = connect(dispatch)
@@ -350,7 +351,7 @@ def test_a_reply_that_fails_closes_the_connection() -> None:
 def test_a_peer_that_does_not_read_its_replies_is_not_read_from() -> None:
     seen: list[bytes] = []
 
-    def dispatch(frame: memoryview, peer: Peer) -> list[Buffer]:
+    def dispatch(frame: memoryview, caller: Caller) -> list[Buffer]:
         seen.append(bytes(frame))
         if len(seen) == 2:
             connections[0].pause_writing()  # the transport's buffer is full

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.api.contract import Peer, Request
+from headrace.api.contract import Caller, Peer, Request
 from headrace.api.table import Api
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.cluster.topic_changes import NewTopic
@@ -70,7 +70,7 @@ def rig(answers: list[Any], controller: int = 2) -> tuple[Forwarding, Office, Li
 
     async def ask(api_key: int, client_id: str = "client", timeout_ms: int = 1000) -> Message:
         reply: Any = wrapped[api_key].handler(
-            Request(api_key, 5, client_id, Message(topics=[], timeout_ms=timeout_ms), PEER)
+            Request(api_key, 5, client_id, Message(topics=[], timeout_ms=timeout_ms), Caller(PEER))
         )
         return reply if isinstance(reply, Message) else await reply  # type: ignore[no-any-return]
 
