@@ -15,6 +15,7 @@ from headrace.cluster.topic_changes import MIN_ISR
 from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage, TopicImage
 from headrace.model.settings import Setting
+from headrace.model.settings_in_force import BrokerFile
 
 _MIN_ISR_DEFAULT = str(topic_config.BY_NAME[MIN_ISR].default)
 
@@ -52,33 +53,30 @@ class BrokerPlaces(Struct, frozen=True):
     own: Mapping[str, str]
     everybody: Mapping[str, str]
     file: Mapping[str, str]
+    in_force: Mapping[str, str]
 
     def find(self, name: str) -> list[Synonym]:
         places = ((self.own, Source.BROKER), (self.everybody, Source.ALL_BROKERS), (self.file, Source.FILE))
         return [Synonym(name, values[name], source) for values, source in places if name in values]
-
-    def merged(self) -> dict[str, str]:
-        return {**self.file, **self.everybody, **self.own}
 
 
 def places_of(image: ClusterImage, broker_id: int, file: Mapping[str, str]) -> BrokerPlaces:
     """A cluster with eligible leaders (KIP-966) always has a min.insync.replicas for all brokers, as in Kafka 4.1."""
     dynamic = image.broker_settings
     everybody = {MIN_ISR: file.get(MIN_ISR, _MIN_ISR_DEFAULT), **dynamic.get("", {})}
-    return BrokerPlaces(dynamic.get(str(broker_id), {}), everybody, file)
+    in_force = BrokerFile(broker_id, file).in_force(image)
+    return BrokerPlaces(dynamic.get(str(broker_id), {}), everybody, file, in_force)
 
 
 def topic_entries(topic: TopicImage, places: BrokerPlaces) -> list[Entry]:
-    merged = places.merged()
-    return [_topic_entry(setting, topic.settings, places, merged) for setting in topic_config.SETTINGS]
+    return [_topic_entry(setting, topic.settings, places) for setting in topic_config.SETTINGS]
 
 
 def group_entries(settings: Mapping[str, str], places: BrokerPlaces) -> list[Entry]:
     """What a group does not set itself counts as default, also where a broker's file says it, as in Kafka."""
-    merged = places.merged()
     entries = []
     for setting in group_config.SETTINGS:
-        value = setting.text(topic_config.value_in_force(setting, {}, merged))
+        value = setting.text(topic_config.value_in_force(setting, {}, places.in_force))
         synonyms = [Synonym(setting.name, value, Source.DEFAULT)]
         if setting.name in settings:
             synonyms.insert(0, Synonym(setting.name, settings[setting.name], Source.GROUP))
@@ -86,7 +84,7 @@ def group_entries(settings: Mapping[str, str], places: BrokerPlaces) -> list[Ent
     return entries
 
 
-def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlaces, merged: Mapping[str, str]) -> Entry:
+def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlaces) -> Entry:
     synonyms: list[Synonym] = []
     if setting.name in values:
         synonyms.append(Synonym(setting.name, values[setting.name], Source.TOPIC))
@@ -95,7 +93,7 @@ def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlac
             synonyms += places.find(name)
     default = setting.text(setting.default)
     synonyms.append(Synonym(setting.broker_name or setting.name, default, Source.DEFAULT))
-    value = setting.text(topic_config.value_in_force(setting, values, merged))
+    value = setting.text(topic_config.value_in_force(setting, values, places.in_force))
     return Entry(setting, value, tuple(synonyms))
 
 
@@ -103,7 +101,7 @@ def broker_entries(places: BrokerPlaces, replication_factor: int, told: Mapping[
     """`replication_factor` is what topics get where no setting says it: tools read a number from these entries.
     `told` is what the broker knows of itself, by the names of broker_config.TOLD.
     """
-    unsaid = {"default.replication.factor": str(replication_factor), **dict(_in_all_units(places.merged()))}
+    unsaid = {"default.replication.factor": str(replication_factor), **dict(_in_all_units(places.in_force))}
     entries = []
     for setting in broker_config.SETTINGS:
         synonyms = places.find(setting.name)

@@ -110,7 +110,7 @@ class Controller:
         """The settings after the change. `name` of a broker may be "": all brokers."""
         return self._changes.submit(
             lambda image, _: setting_changes.alter_settings(
-                image, resource, name, changes, self._defaults.settings, replace_all=replace_all
+                image, resource, name, changes, self._defaults.file, replace_all=replace_all
             ),
             validate_only=validate_only,
         )
@@ -199,7 +199,7 @@ class Controller:
         self._changes.open(epoch)
         logger.info("broker %d is the controller, epoch %d", self._broker_id, epoch)
         image = self._view.image
-        groups = in_groups(needed(image, image.topics, self._defaults.settings))
+        groups = in_groups(needed(image, image.topics, self._defaults.file))
         await asyncio.gather(*(self._write_first(change_partitions(image, group, epoch)) for group in groups))
         self._tending.look(ClusterImage("", -1), self._view.image)  # what is left, and what others overtook
         await self._changes.sweep()

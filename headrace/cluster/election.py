@@ -9,7 +9,7 @@ Two rules carry everything else:
 
 Both hold for a start of a broker, not for its number: a process that died may have lost what it had not yet written to
 disk. So an entry is (broker, broker epoch), and it is trusted while the broker is alive and has lost nothing since that
-epoch (`BrokerImage.unbroken_since`). On topics that sync before they acknowledge, a crash loses nothing committed; only
+epoch (`BrokerImage.unbroken_since`). Where a broker syncs before it acknowledges, a crash loses nothing committed; only
 another disk in the place of the one it had does (`disk_since`).
 
 Order of election: ISR, then trusted ELR. When nobody can be trusted any more, `last_known` names those who were; once
@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from headrace.model import topic_config
 from headrace.model.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.model.settings_in_force import BrokerFile
 
 _MIN_ISR = topic_config.BY_NAME["min.insync.replicas"]
 _FLUSH = topic_config.BY_NAME["headrace.flush"]
@@ -42,17 +43,31 @@ class Terms(Struct, frozen=True):
     """What the settings of a topic say about elections."""
 
     min_isr: int = 1
-    synced: bool = False  # headrace.flush=fsync: what is committed is on the disks of the ISR
+    synced: frozenset[int] = frozenset()  # live brokers with headrace.flush=fsync: they sync before they acknowledge
     unclean: bool = False  # may a replica lead that may lack committed records
 
 
-def terms_of(topic: TopicImage, image: ClusterImage, broker_settings: Mapping[str, str]) -> Terms:
-    """`broker_settings` are those of the file that the asking broker was started with."""
-    broker = {**broker_settings, **image.broker_settings.get("", {})}
+def terms_of(topic: TopicImage, image: ClusterImage, file: BrokerFile) -> Terms:
+    """The settings in force for this topic. `file` is that of the broker which asks: the controller, or a leader.
+
+    Whether a replica synced what it acknowledged depends on its own broker, so `synced` is judged broker by broker.
+    The other two are those of the broker that asks, as in Kafka: a leader changes the ISR by the min.insync.replicas
+    by which it commits, and a controller elects by its own settings. The two may differ without harm, since a leader
+    commits nothing while there is an ELR, whoever wrote it.
+    """
+    own = file.in_force(image)
     return Terms(
-        topic_config.value_in_force(_MIN_ISR, topic.settings, broker),
-        topic_config.value_in_force(_FLUSH, topic.settings, broker) == "fsync",
-        topic_config.value_in_force(_UNCLEAN, topic.settings, broker),
+        topic_config.value_in_force(_MIN_ISR, topic.settings, own),
+        _synced(topic, image, file),
+        topic_config.value_in_force(_UNCLEAN, topic.settings, own),
+    )
+
+
+def _synced(topic: TopicImage, image: ClusterImage, file: BrokerFile) -> frozenset[int]:
+    return frozenset(
+        broker
+        for broker in image.brokers
+        if topic_config.value_in_force(_FLUSH, topic.settings, file.in_force(image, broker)) == "fsync"
     )
 
 
@@ -195,4 +210,4 @@ def _may_be_whole(entry: Entry, alive: Alive, partition: PartitionImage, terms: 
     found = alive.get(entry[0])
     if found is None or len(partition.replicas) == 1:  # one replica: there is nobody who could have more
         return True
-    return (found.disk_since if terms.synced else found.unbroken_since) <= entry[1]
+    return (found.disk_since if entry[0] in terms.synced else found.unbroken_since) <= entry[1]

@@ -11,7 +11,7 @@ that is not stored. A broker that was started again since it fetched cannot join
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -19,17 +19,17 @@ from headrace.cluster import election, znodes
 from headrace.cluster.store import BadVersion, Check, ConnectionLost, NoNode, Operation, Set, Store, StoreError
 from headrace.cluster.view import ClusterView
 from headrace.model.image import PartitionImage, TopicImage
+from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode, KafkaError
 
 _BY_ITS_LEADER = -1  # stands where the epoch of a controller stands that wrote a state
 
 
 class IsrWrites:
-    def __init__(self, store: Store, view: ClusterView, broker_settings: Mapping[str, str]) -> None:
-        """`broker_settings` are those of the file that this broker was started with."""
+    def __init__(self, store: Store, view: ClusterView, file: BrokerFile) -> None:
         self._store = store
         self._view = view
-        self._broker_settings = broker_settings
+        self._file = file
 
     def change(
         self, topic: str, partition: PartitionImage, joins: Sequence[tuple[int, int]]
@@ -48,7 +48,7 @@ class IsrWrites:
             raise _not_leader(f"topic {name!r} was deleted")
         if before.version != partition.version:
             return _same_leadership(partition, before)
-        terms = election.terms_of(topic, image, self._broker_settings)
+        terms = election.terms_of(topic, image, self._file)
         wanted = election.with_isr(before, election.entries(partition), terms)
         try:
             stored = await self._write(topic, replace(wanted, version=before.version + 1), joins)

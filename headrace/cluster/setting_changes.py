@@ -20,6 +20,7 @@ from headrace.model import broker_config, group_config, topic_config
 from headrace.model.image import ClusterImage
 from headrace.model.names import topic_name_problem
 from headrace.model.settings import Setting, SettingType
+from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode, KafkaError
 
 Resource = Literal["topic", "broker", "group"]
@@ -45,25 +46,25 @@ def alter_settings(
     resource: Resource,
     name: str,
     changes: Sequence[SettingChange],
-    broker_file: Mapping[str, str],
+    file: BrokerFile,
     *,
     replace_all: bool,
 ) -> Change[Mapping[str, str]]:
     """With `replace_all`, what is not among the changes goes back to its default.
 
-    `broker_file` are the settings of the file that the controller was started with.
+    `file` is that of the controller.
     """
     if len({change.name for change in changes}) != len(changes):
         raise KafkaError(ErrorCode.invalid_request, f"{resource} {name!r}: a setting is changed twice in one request")
     if resource == "topic":
-        return _alter_topic(image, name, changes, broker_file, replace_all)
+        return _alter_topic(image, name, changes, file, replace_all)
     if resource == "broker":
         return _alter_broker(image, name, changes, replace_all)
-    return _alter_group(image, name, changes, broker_file, replace_all)
+    return _alter_group(image, name, changes, file, replace_all)
 
 
 def _alter_topic(
-    image: ClusterImage, name: str, changes: Sequence[SettingChange], broker_file: Mapping[str, str], replace_all: bool
+    image: ClusterImage, name: str, changes: Sequence[SettingChange], file: BrokerFile, replace_all: bool
 ) -> Change[Mapping[str, str]]:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "name the topic: what holds for all is set on brokers")
@@ -74,7 +75,7 @@ def _alter_topic(
     before = {} if replace_all else topic.settings
     defaults = topic_config.effective({}, {})
     settings = _altered(before, changes, topic_config.BY_NAME, topic_config.problem, defaults)
-    check_together(settings, image, broker_file)
+    check_together(settings, image, file)
     altered = replace(topic, settings=settings, version=topic.version + 1)
 
     def delta(image: ClusterImage) -> ClusterImage:
@@ -117,14 +118,14 @@ def _alter_broker(
 
 
 def _alter_group(
-    image: ClusterImage, name: str, changes: Sequence[SettingChange], broker_file: Mapping[str, str], replace_all: bool
+    image: ClusterImage, name: str, changes: Sequence[SettingChange], file: BrokerFile, replace_all: bool
 ) -> Change[Mapping[str, str]]:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "name the group: groups have no settings that all of them share")
     before = {} if replace_all else image.group_settings.get(name, {})
     defaults = {setting.name: setting.default for setting in group_config.SETTINGS}
     settings = _altered(before, changes, group_config.BY_NAME, group_config.problem, defaults)
-    wrong = group_config.contradiction(settings, broker_file)
+    wrong = group_config.contradiction(settings, file.settings)
     if wrong is not None:
         raise KafkaError(ErrorCode.invalid_config, wrong)
     groups = {group: values for group, values in {**image.group_settings, name: settings}.items() if values}

@@ -24,6 +24,7 @@ from headrace.cluster.recovery import Place, Recovery
 from headrace.cluster.setting_changes import SettingChange, SettingOperation, alter_settings
 from headrace.cluster.topic_changes import MIN_ISR, TopicDefaults
 from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage
+from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 
@@ -48,7 +49,7 @@ def next_state(partition: PartitionImage, image: ClusterImage, terms: election.T
     return election.settled(reassignment.advanced(partition), image.brokers, terms)
 
 
-def needed(image: ClusterImage, topics: Iterable[str], broker_settings: Mapping[str, str]) -> Iterator[State]:
+def needed(image: ClusterImage, topics: Iterable[str], file: BrokerFile) -> Iterator[State]:
     """Every partition of these topics that is not in the state it should be in, in its next one.
 
     Those that get another leader come first: the others are led meanwhile."""
@@ -56,7 +57,7 @@ def needed(image: ClusterImage, topics: Iterable[str], broker_settings: Mapping[
     for name in topics:
         topic = image.topics.get(name)
         if topic is not None:
-            terms = terms_of(topic, image, broker_settings)
+            terms = terms_of(topic, image, file)
             for partition in topic.partitions:
                 after = next_state(partition, image, terms)
                 if after.leader_epoch != partition.leader_epoch:
@@ -72,7 +73,7 @@ class Tending:
         self._recovery = recovery
         self._clock = clock
         self._defaults = defaults
-        self._broker_settings = defaults.settings
+        self._file = defaults.file
         self._dirty: dict[str, None] = {}  # topics to look at, in the order in which they came up
         self._stirred = asyncio.Event()
 
@@ -103,7 +104,7 @@ class Tending:
 
     async def _settle(self, topics: Sequence[str]) -> None:
         writes: list[asyncio.Future[None]] = []
-        for group in in_groups(needed(self._desk.planned, topics, self._broker_settings)):
+        for group in in_groups(needed(self._desk.planned, topics, self._file)):
             writes.append(asyncio.ensure_future(self.write(group)))
             await asyncio.sleep(0)  # others are served while many thousands of partitions are looked at
         await asyncio.gather(*writes)
@@ -136,7 +137,7 @@ class Tending:
                 await self._desk.submit(partial(self._altered, name=name, change=two))
 
     def _altered(self, image: ClusterImage, _: int, *, name: str, change: SettingChange) -> Change[Mapping[str, str]]:
-        return alter_settings(image, "topic", name, [change], self._broker_settings, replace_all=False)
+        return alter_settings(image, "topic", name, [change], self._file, replace_all=False)
 
     # --- the longest log --------------------------------------------------------------------------------------------
 
@@ -148,9 +149,7 @@ class Tending:
             if (topic := image.topics.get(name)) is not None
             for partition in topic.partitions
             if partition.leader == NO_LEADER
-            and election.can_recover(
-                partition, image.brokers, unclean=terms_of(topic, image, self._broker_settings).unclean
-            )
+            and election.can_recover(partition, image.brokers, unclean=terms_of(topic, image, self._file).unclean)
         ]
         if not places:
             return
@@ -164,7 +163,7 @@ class Tending:
 
         def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:
             topic = image.topics.get(place[0])
-            unclean = topic is not None and terms_of(topic, image, self._broker_settings).unclean
+            unclean = topic is not None and terms_of(topic, image, self._file).unclean
             return self._recovery.plan(image, place, ends, epoch, unclean=unclean)
 
         try:

@@ -19,6 +19,7 @@ from headrace.cluster.store import MAX_BYTES, Create, Delete, Operation, Set, si
 from headrace.model import topic_config
 from headrace.model.image import ClusterImage, TopicImage
 from headrace.model.names import KRAFT_TOPIC, topic_name_problem
+from headrace.model.settings_in_force import NO_FILE, BrokerFile
 from headrace.wire.errors import ErrorCode, KafkaError
 
 _REPLICAS = 3
@@ -39,7 +40,7 @@ class TopicDefaults(Struct, frozen=True):
 
     partitions: int
     replication_factor: int | None = None  # None: three, or as many as there are brokers
-    settings: Mapping[str, str] = field(default_factory=dict)  # of the file that the broker was started with
+    file: BrokerFile = NO_FILE  # of the controller
 
     def factor(self, brokers: int) -> int:
         return min(_REPLICAS, brokers) if self.replication_factor is None else self.replication_factor
@@ -57,7 +58,7 @@ def create_topic(
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
     plan = _plan(image, new, defaults)
     settings = with_min_isr(_checked_settings(new.settings), len(plan[0]), image, defaults)
-    check_together(settings, image, defaults.settings)
+    check_together(settings, image, defaults.file)
     partitions = tuple(first_state(index, replicas, image.brokers) for index, replicas in enumerate(plan))
     topic = TopicImage(new.name, topic_id, partitions, settings)
     stored = znodes.encode_topic(znodes.StoredTopic(topic_id, len(partitions), settings))
@@ -74,8 +75,11 @@ def create_topic(
 def with_min_isr(
     settings: Mapping[str, str], factor: int, image: ClusterImage, defaults: TopicDefaults
 ) -> dict[str, str]:
-    """Where nobody says otherwise, what is acknowledged by acks=all is on two brokers; that is written on the topic."""
-    said = MIN_ISR in settings or MIN_ISR in {**defaults.settings, **image.broker_settings.get("", {})}
+    """Where nobody says otherwise, what is acknowledged by acks=all is on two brokers; that is written on the topic.
+
+    Any broker may come to lead the topic, so brokers have said otherwise only if all of them have a value.
+    """
+    said = MIN_ISR in settings or all(MIN_ISR in defaults.file.in_force(image, broker) for broker in image.brokers)
     return dict(settings) if said or factor < 2 else {**settings, MIN_ISR: "2"}
 
 
@@ -89,9 +93,9 @@ def _checked_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
     return checked
 
 
-def check_together(settings: Mapping[str, str], image: ClusterImage, broker_file: Mapping[str, str]) -> None:
-    """`broker_file` are the settings of the file that the controller was started with."""
-    wrong = topic_config.contradiction(settings, {**broker_file, **image.broker_settings.get("", {})})
+def check_together(settings: Mapping[str, str], image: ClusterImage, file: BrokerFile) -> None:
+    """`file` is that of the controller, whose own settings decide, as in Kafka."""
+    wrong = topic_config.contradiction(settings, file.in_force(image))
     if wrong is not None:
         raise KafkaError(ErrorCode.invalid_config, wrong)
 

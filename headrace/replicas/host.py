@@ -16,6 +16,7 @@ from typing import TypeVar
 from headrace.log.logs import CLEANER_BACKOFF_MS, Logs
 from headrace.model.image import NO_CONTROLLER, ClusterImage, PartitionImage, TopicImage
 from headrace.model.settings import LONG_MAX
+from headrace.model.settings_in_force import BrokerFile
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.follower import ReplicaPulls
 from headrace.replicas.home import Home
@@ -51,7 +52,7 @@ class ReplicaHost:
         self._broker_id = broker_id
         self._logs = logs
         self._clock = clock
-        self._broker_settings = broker_settings
+        self._file = BrokerFile(broker_id, broker_settings)
         self._watermarks = watermarks
         self._home = Home(broker_id, clock, logs.request_sync, logs.off_loop, lag_s=lag_s, on_role=self._tell)
         self._pulls: ReplicaPulls | None = None
@@ -187,7 +188,7 @@ class ReplicaHost:
         self._image = new
         self._home.brokers = new.brokers
         if settings_changed or not old.cluster_id:
-            self._set_pace(self._settings_in(new))
+            self._set_pace(self._file.in_force(new))
         for name, before in old.topics.items():
             after = new.topics.get(name)
             if after is None or after.id != before.id:
@@ -216,7 +217,7 @@ class ReplicaHost:
 
     def _host(self, topic: TopicImage, image: ClusterImage, known: Sequence[PartitionImage]) -> None:
         """Of the partitions that are `known` only those that changed are looked at: a topic may have thousands."""
-        config = topic_config(topic.settings, self._settings_in(image))
+        config = topic_config(topic.settings, self._file.in_force(image))
         hosted = self._topics.setdefault(topic.name, {})
         self._by_id[topic.id.bytes] = hosted
         for wanted in topic.partitions:
@@ -244,10 +245,6 @@ class ReplicaHost:
         elif config.fsync:
             known = log.synced_offset
         return Partition(topic.name, topic.id, wanted.index, log, self._home, known)
-
-    def _settings_in(self, image: ClusterImage) -> dict[str, str]:
-        dynamic = image.broker_settings
-        return {**self._broker_settings, **dynamic.get("", {}), **dynamic.get(str(self._broker_id), {})}
 
     def _tell(self, partition: Partition, leads: bool, epoch: int) -> None:
         for listener in self._listeners:

@@ -45,6 +45,7 @@ from headrace.log.strays import Strays, is_stray
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
+from headrace.model.settings_in_force import BrokerFile
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
@@ -170,7 +171,7 @@ class Broker:
         self._standing.on_lost(self._host.lay_down)
         self._host.join_cluster(
             self._world.net,
-            IsrWrites(sessions, self._view, self._config.settings),
+            IsrWrites(sessions, self._view, _file(self._config)),
             self._lease.holds,
             wait_ms=self._config.replica_fetch_wait_max_ms,
             partition_bytes=self._config.replica_fetch_max_bytes,
@@ -234,7 +235,7 @@ class Broker:
     def _build_controller(self) -> None:
         world, config = self._world, self._config
         self._view = ClusterView()
-        defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.settings)
+        defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, _file(config))
         self._controller = Controller(
             self._store,
             self._view,
@@ -261,10 +262,10 @@ class Broker:
         self._strays.set_aside(partial(is_stray, self._view.image, config.broker_id))
 
     async def _open_logs(self) -> None:
-        image, settings = self._view.image, self._config.settings
+        image, in_force = self._view.image, _file(self._config).in_force(self._view.image)
         wanted: dict[str, tuple[uuid.UUID, TopicConfig]] = {}
         for topic in image.topics.values():
-            config = topic_config(topic.settings, {**settings, **image.broker_settings.get("", {})})
+            config = topic_config(topic.settings, in_force)
             for partition in topic.partitions:
                 if self._config.broker_id in partition.replicas:
                     wanted[identity.folder_name(topic.name, partition.index)] = topic.id, config
@@ -375,6 +376,10 @@ def _first_cause(error: BaseException) -> BaseException:
     return next((cause for cause in causes if isinstance(cause, Failure)), causes[0])
 
 
+def _file(config: BrokerConfig) -> BrokerFile:
+    return BrokerFile(config.broker_id, config.settings)
+
+
 def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
     return TransactionSettings(
         max_timeout_ms=config.transaction_max_timeout_ms,
@@ -415,5 +420,5 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
         max_offset_metadata_bytes=config.offset_metadata_max_bytes,
-        topic_defaults=config.settings,
+        file=_file(config),
     )

@@ -17,6 +17,7 @@ DISKS = "tests.unit.replicas.test_disks"
 NEARBY = "tests.unit.replicas.test_reading_nearby"
 ELECTION = "tests.unit.cluster.test_election"
 CLUSTER = "tests.unit.cluster.test_controller_cluster"
+SETTINGS = "tests.unit.cluster.test_settings_in_force"
 LOG = "tests.unit.log"
 HERE = "tests.mutations.scenarios"
 
@@ -188,16 +189,23 @@ CASES = [
     case(
         14,
         "cluster.election",
-        "    return (found.disk_since if terms.synced else found.unbroken_since) <= entry[1]",
+        "    return (found.disk_since if entry[0] in terms.synced else found.unbroken_since) <= entry[1]",
         "    return True",
         f"{ELECTION}:test_one_that_may_have_lost_records_is_no_longer_eligible",
     ),
     case(
         14,
         "cluster.election",
-        "found.disk_since if terms.synced else",
-        "0 if terms.synced else",
+        "found.disk_since if entry[0] in terms.synced else",
+        "0 if entry[0] in terms.synced else",
         f"{HERE}:a_broker_with_another_disk_is_not_eligible",
+    ),
+    case(
+        14,
+        "cluster.election",
+        "found.disk_since if entry[0] in terms.synced else",
+        "found.disk_since if terms.synced else",
+        f"{SETTINGS}:test_a_crashed_replica_is_not_trusted_where_its_own_broker_did_not_sync",
     ),
     case(
         14,

@@ -101,7 +101,7 @@ def nobody_leads_while_one_who_was_in_sync_is_away() -> None:
 def a_broker_with_another_disk_is_not_eligible() -> None:
     """Not even where everything was synced before it was acknowledged."""
     partition = PartitionImage(0, (1, 2, 3), (), NO_LEADER, 3, 7, elr=((1, 4), (2, 4)))
-    terms = election.Terms(min_isr=2, synced=True)
+    terms = election.Terms(min_isr=2, synced=frozenset({1, 2, 3}))
     crashed = {1: BrokerImage(1, "one", 9092, None, 6, unbroken_since=6, disk_since=0)}
     assert election.settled(partition, crashed, terms).leader == 1
     replaced = {1: BrokerImage(1, "one", 9092, None, 6, unbroken_since=6, disk_since=6)}

@@ -158,15 +158,19 @@ class GroupOffsets:
         return group.subscriptions(), emptied_ms
 
     def _retention_ms(self, names: set[str]) -> int | None:
-        """How long offsets on these topics are kept; None: for ever, as one of the topics keeps its records so."""
+        """How long offsets on these topics are kept; None: for ever, as one of the topics keeps its records so.
+
+        Each broker keeps the records of its replicas by its own settings, so the one that keeps them longest counts.
+        """
         image = self._topics.image()
-        defaults = {**self._settings.topic_defaults, **image.broker_settings.get("", {})}
         longest_ms = self._settings.offsets_retention_ms
         for name in names:
-            config = topic_config(image.topics[name].settings, defaults)
-            if not config.deleted or config.retention_ms < 0:
-                return None
-            longest_ms = max(longest_ms, config.retention_ms)
+            topic = image.topics[name]
+            for broker in {broker for partition in topic.partitions for broker in partition.replicas}:
+                config = topic_config(topic.settings, self._settings.file.in_force(image, broker))
+                if not config.deleted or config.retention_ms < 0:
+                    return None
+                longest_ms = max(longest_ms, config.retention_ms)
         return longest_ms
 
 

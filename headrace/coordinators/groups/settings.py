@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from msgspec import Struct
 
-from msgspec import Struct, field
-
+from headrace.model.settings_in_force import NO_FILE, BrokerFile
 from headrace.model.topic_config import DAY_MS
 
 
@@ -23,4 +22,4 @@ class GroupSettings(Struct, frozen=True):
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     max_offset_metadata_bytes: int = 4_096  # offset.metadata.max.bytes
     new_member_timeout_ms: int = 300_000  # how long somebody new may wait for a first generation
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)  # this broker's, for what topics leave open
+    file: BrokerFile = NO_FILE  # of this broker: what topics fall back to

@@ -17,6 +17,7 @@ from headrace.cluster.store import Store
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.image import BrokerImage
+from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.messages import (
     Message,
     check_fields,
@@ -67,7 +68,7 @@ async def admin_room(folder: Path) -> AsyncIterator[AdminRoom]:
     await found_cluster(store, entropy)
     await register_broker(store, Place(BROKER_ID, "registered.example", 9092, "rack-a"), clock)
     view = ClusterView()
-    controller = Controller(store, view, BROKER_ID, TopicDefaults(1, 1), entropy, clock)
+    controller = Controller(store, view, BROKER_ID, TopicDefaults(1, 1, BrokerFile(BROKER_ID)), entropy, clock)
     await controller.take_office()
     running = asyncio.create_task(controller.run())
     try:

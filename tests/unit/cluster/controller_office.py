@@ -13,6 +13,7 @@ from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.membership import Place, found_cluster, register_broker
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
+from headrace.model.settings_in_force import BrokerFile
 from headrace.world.clock import SystemClock
 from headrace.world.disk import RealDisk
 from headrace.world.entropy import SeededEntropy
@@ -36,7 +37,7 @@ async def office(path: Path, brokers: int = 1, partitions: int = 1) -> AsyncIter
     for broker in range(1, brokers + 1):
         await register_broker(store, Place(broker, "127.0.0.1", 9000 + broker, None), SystemClock())
     view = ClusterView()
-    controller = Controller(store, view, 1, TopicDefaults(partitions, 1), entropy, SystemClock())
+    controller = Controller(store, view, 1, TopicDefaults(partitions, 1, BrokerFile(1)), entropy, SystemClock())
     await controller.take_office()
     running = asyncio.create_task(controller.run())
     try:

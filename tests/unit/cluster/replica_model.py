@@ -108,7 +108,7 @@ class ReplicaModel:
         if member.running and member.leads_epoch is not None:
             self.next_record += 1
             member.log.append((member.leads_epoch, self.next_record))
-            if self.terms.synced:
+            if member.id in self.terms.synced:
                 member.flushed = len(member.log)
 
     def fetch(self, member: Member) -> None:
@@ -126,7 +126,7 @@ class ReplicaModel:
         member.flushed = min(member.flushed, same)
         all_of_it = self.chance.random() < 0.67
         member.log[same:] = leader.log[same : None if all_of_it else self.chance.randint(same, len(leader.log))]
-        if self.terms.synced:
+        if member.id in self.terms.synced:
             member.flushed = len(member.log)
         leader.acked[member.id] = (member.epoch, len(member.log))
 

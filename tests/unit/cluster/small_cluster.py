@@ -20,6 +20,7 @@ from headrace.cluster.store import SessionLost, Store
 from headrace.cluster.topic_changes import NewTopic, TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage
+from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.entropy import SeededEntropy
 from sim.loop import SimClock, run
@@ -61,9 +62,10 @@ class Cluster:
         epoch = await register_broker(
             store, Place(number, "127.0.0.1", 9000 + number, rack), self.clock, kept_epoch=kept_epoch, patience_s=30
         )
-        defaults = TopicDefaults(1, None, self.settings)
+        file = BrokerFile(number, self.settings)
+        defaults = TopicDefaults(1, None, file)
         controller = Controller(store, view, number, defaults, entropy, self.clock, log_ends=self)
-        member = Member(number, store, view, controller, IsrWrites(store, view, self.settings), epoch)
+        member = Member(number, store, view, controller, IsrWrites(store, view, file), epoch)
         member.tasks = [asyncio.create_task(following.run()), asyncio.create_task(controller.run())]
         for task in member.tasks:
             task.add_done_callback(self._ended)

@@ -6,6 +6,7 @@ import uuid
 
 from headrace.cluster.tending import needed
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from headrace.model.settings_in_force import BrokerFile
 
 ALIVE = {number: BrokerImage(number, "h", 9092, None, 0) for number in (1, 2)}
 
@@ -20,7 +21,7 @@ def test_partitions_without_a_leader_come_before_those_that_only_lose_a_replica(
     }
     image = ClusterImage("c", 1, ALIVE, topics)
 
-    found = list(needed(image, topics, {}))
+    found = list(needed(image, topics, BrokerFile(1)))
 
     assert [(name, state.index) for name, state in found] == [
         *(("a", index) for index in (1, 3, 5)),

@@ -129,6 +129,7 @@ class Cluster:
         self._counts: dict[str, int] = {}
         self._version = 1
         self.group_settings: dict[str, dict[str, str]] = {}
+        self.broker_settings: dict[str, dict[str, str]] = {}
 
     def image(self) -> ClusterImage:
         images = {
@@ -144,6 +145,7 @@ class Cluster:
             topics=images,
             topics_by_id={topic.id: topic for topic in images.values()},
             group_settings=self.group_settings,
+            broker_settings=self.broker_settings,
             version=self._version,
         )
 

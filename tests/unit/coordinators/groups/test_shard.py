@@ -23,9 +23,10 @@ from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.shard import MAX_RECORDS, GroupShard
 from headrace.coordinators.groups.subscription import subscribed_topics
 from headrace.coordinators.shard import Outcome
+from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode
 from headrace.world.entropy import SeededEntropy
-from tests.unit.coordinators.stage import Cluster, subscription, topic_id
+from tests.unit.coordinators.stage import BROKER_ID, Cluster, subscription, topic_id
 
 DAY_MS = 86_400_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
@@ -71,7 +72,7 @@ class Stage:
         ),
         pytest.param(
             {"t": {}},
-            replace(SETTINGS, topic_defaults={"log.retention.ms": str(40 * DAY_MS)}),
+            replace(SETTINGS, file=BrokerFile(1, {"log.retention.ms": str(40 * DAY_MS)})),
             40,
             id="the-brokers-for-topics",
         ),
@@ -85,6 +86,21 @@ def test_offsets_go_after_the_longest_retention_and_not_before(
     stage.commit(*places)
     assert stage.kept_after(last_day - 1) == places
     assert stage.kept_after(1) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "last_day"), [({"log.retention.ms": str(30 * DAY_MS)}, 30), ({"log.cleanup.policy": "compact"}, None)]
+)
+def test_offsets_stay_as_long_as_the_broker_keeps_records_that_has_them(
+    own: dict[str, str], last_day: int | None
+) -> None:
+    """Its own settings win over those for all brokers; the coordinator's do not count."""
+    coordinator = BrokerFile(BROKER_ID + 1, {"log.retention.ms": str(DAY_MS)})
+    stage = Stage({"t": {}}, replace(SETTINGS, file=coordinator))
+    stage.cluster.broker_settings = {"": {"log.retention.ms": str(2 * DAY_MS)}, str(BROKER_ID): own}
+    stage.commit(("t", 0))
+    assert stage.kept_after((last_day or 1000) - 1) == [("t", 0)]
+    assert stage.kept_after(1) == ([] if last_day else [("t", 0)])
 
 
 @pytest.mark.parametrize("settings", [{"retention.ms": "-1"}, {"cleanup.policy": "compact"}])
