@@ -3,6 +3,9 @@
 Handlers find a partition here, by name or by topic id; the broker calls `follow` with each new image, and `run` looks
 after what only time brings: replicas that fall behind, and high watermarks to be written down. What the host needs from
 elsewhere: the logs of the data folder, the settings in force for a topic, and in a cluster the plugs of `Home`.
+
+What holds: a partition that cannot be hosted keeps no other one from it. Its failure is logged once, its clients get
+KAFKA_STORAGE_ERROR, and it is tried again with the next image and every few seconds.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace.log.logs import CLEANER_BACKOFF_MS, Logs
@@ -18,6 +22,7 @@ from headrace.model.image import NO_CONTROLLER, ClusterImage, PartitionImage, To
 from headrace.model.settings import LONG_MAX
 from headrace.model.settings_in_force import BrokerFile
 from headrace.model.topic_config import TopicConfig, topic_config
+from headrace.model.topic_partition import TopicPartition
 from headrace.replicas.follower import ReplicaPulls
 from headrace.replicas.home import Home
 from headrace.replicas.leadership import IsrWrites
@@ -36,6 +41,7 @@ logger = logging.getLogger(__name__)
 _REVIEW_S = 1.0
 _REVIEWED_AT_ONCE = 100
 _SAVE_S = 5.0
+_RETRY_S = 5.0
 
 
 class ReplicaHost:
@@ -58,6 +64,7 @@ class ReplicaHost:
         self._pulls: ReplicaPulls | None = None
         self._topics: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._failed: dict[TopicPartition, str] = {}  # what could not be hosted, and why
         self._image = ClusterImage("", NO_CONTROLLER)
         self._listeners: list[LeadershipChanged] = []
 
@@ -82,7 +89,8 @@ class ReplicaHost:
         """The cluster knows this broker under a new epoch: whatever it led before, it has to be elected for again."""
         self._home.broker_epoch = broker_epoch
         for partition in self.partitions():
-            partition.forget_role()
+            with self._isolated(TopicPartition(partition.topic, partition.index)):
+                partition.forget_role()
 
     def lay_down(self) -> None:
         """This broker has lost touch with its cluster: others may lead by now what it led."""
@@ -103,10 +111,13 @@ class ReplicaHost:
                 group.create_task(self._pulls.run())
 
     async def _review_for_ever(self) -> None:
-        saved_s = self._clock.monotonic()
+        saved_s = retried_s = self._clock.monotonic()
         while True:
             await self._clock.sleep(min(_REVIEW_S, self._home.lag_s / 2))
             await self._review()
+            if self._failed and self._clock.monotonic() - retried_s >= _RETRY_S:
+                retried_s = self._clock.monotonic()
+                self._retry()
             if self._watermarks is not None and self._clock.monotonic() - saved_s >= _SAVE_S:
                 saved_s = self._clock.monotonic()
                 await self._logs.off_loop(self._watermarks.save, self._known_watermarks())
@@ -153,6 +164,9 @@ class ReplicaHost:
 
     def _absent(self, topic: str, index: int) -> KafkaError:
         """A partition that other brokers have is theirs to serve: clients look for its leader when they hear that."""
+        failure = self._failed.get(TopicPartition(topic, index))
+        if failure is not None:
+            return KafkaError(ErrorCode.kafka_storage_error, f"{topic}-{index} could not be opened: {failure}")
         if self._image.partition(topic, index) is None:
             return KafkaError(ErrorCode.unknown_topic_or_partition)
         return KafkaError(ErrorCode.not_leader_or_follower, f"{topic}-{index} is on other brokers")
@@ -184,6 +198,7 @@ class ReplicaHost:
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """Make the hosted partitions those of `new`. Topics that did not change cost nothing."""
+        failed_before = {place.topic for place in self._failed}
         settings_changed = old.broker_settings != new.broker_settings
         self._image = new
         self._home.brokers = new.brokers
@@ -197,6 +212,14 @@ class ReplicaHost:
             known = old.topics.get(name)
             if settings_changed or known is not after:
                 self._host(after, new, () if settings_changed else _still_so(known, after))
+            elif name in failed_before:
+                self._host(after, new, after.partitions)
+
+    def _retry(self) -> None:
+        for name in {place.topic for place in self._failed}:
+            topic = self._image.topics.get(name)
+            if topic is not None:
+                self._host(topic, self._image, topic.partitions)
 
     def _set_pace(self, settings: Mapping[str, str]) -> None:
         self._logs.cleaner_backoff_ms = int(settings.get("log.cleaner.backoff.ms", CLEANER_BACKOFF_MS))
@@ -205,35 +228,72 @@ class ReplicaHost:
 
     def _drop(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.id.bytes, None)
+        for place in [place for place in self._failed if place.topic == topic.name]:
+            del self._failed[place]
         for partition in self._topics.pop(topic.name, {}).values():
             gone = KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {topic.name} was deleted")
             self._let_go(partition, gone)
 
     def _let_go(self, partition: Partition, why: KafkaError) -> None:
-        if self._home.pulls is not None:
-            self._home.pulls.stop(partition)
-        partition.resign(why)
-        self._logs.delete(partition.topic, partition.index)
+        try:
+            if self._home.pulls is not None:
+                self._home.pulls.stop(partition)
+            partition.resign(why)
+            self._logs.delete(partition.topic, partition.index)
+        except Exception as error:  # what else is to be dropped or hosted must not suffer
+            place = TopicPartition(partition.topic, partition.index)
+            logger.error("cannot remove %s: %s", place, error, exc_info=not isinstance(error, OSError))
 
     def _host(self, topic: TopicImage, image: ClusterImage, known: Sequence[PartitionImage]) -> None:
-        """Of the partitions that are `known` only those that changed are looked at: a topic may have thousands."""
-        config = topic_config(topic.settings, self._file.in_force(image))
+        """Of the partitions that are `known` only those that changed or failed are looked at: a topic may have
+        thousands."""
         hosted = self._topics.setdefault(topic.name, {})
         self._by_id[topic.id.bytes] = hosted
+        failed = {place.partition for place in self._failed if place.topic == topic.name}
+        config: TopicConfig | None = None
         for wanted in topic.partitions:
-            if wanted.index < len(known) and known[wanted.index] is wanted:
+            if wanted.index < len(known) and known[wanted.index] is wanted and wanted.index not in failed:
                 continue
-            partition = hosted.get(wanted.index)
-            if self._broker_id not in wanted.replicas:
-                if partition is not None and not partition.knows_better(wanted):
-                    del hosted[wanted.index]
-                    self._let_go(partition, self._absent(topic.name, wanted.index))
-                continue
-            if partition is None:
-                partition = hosted[wanted.index] = self._open(topic, wanted, config)
-            if partition.log.config != config:
-                partition.reconfigure(config)
-            partition.apply(wanted)
+            place = TopicPartition(topic.name, wanted.index)
+            with self._isolated(place):
+                if self._broker_id not in wanted.replicas:
+                    self._failed.pop(place, None)
+                    self._leave(topic, wanted, hosted)
+                    continue
+                if config is None:
+                    config = topic_config(topic.settings, self._file.in_force(image))
+                self._host_one(topic, wanted, config, hosted)
+                if self._failed.pop(place, None) is not None:
+                    logger.info("%s is hosted now", place)
+
+    @contextmanager
+    def _isolated(self, place: TopicPartition) -> Iterator[None]:
+        """What fails in here fails for this partition alone, and is remembered until the partition could be hosted."""
+        try:
+            yield
+        except Exception as error:  # a fault in one partition's files or code must not reach the others
+            reason = str(error) or repr(error)
+            if self._failed.get(place) != reason:
+                foreseen = isinstance(error, OSError | KafkaError)
+                logger.error("%s cannot be hosted, it will be tried again: %s", place, reason, exc_info=not foreseen)
+            self._failed[place] = reason
+
+    def _leave(self, topic: TopicImage, wanted: PartitionImage, hosted: dict[int, Partition]) -> None:
+        """The cluster's state has no replica here, unless the partition itself knows a newer one."""
+        partition = hosted.get(wanted.index)
+        if partition is not None and not partition.knows_better(wanted):
+            del hosted[wanted.index]
+            self._let_go(partition, self._absent(topic.name, wanted.index))
+
+    def _host_one(
+        self, topic: TopicImage, wanted: PartitionImage, config: TopicConfig, hosted: dict[int, Partition]
+    ) -> None:
+        partition = hosted.get(wanted.index)
+        if partition is None:
+            partition = hosted[wanted.index] = self._open(topic, wanted, config)
+        if partition.log.config != config:
+            partition.reconfigure(config)
+        partition.apply(wanted)
 
     def _open(self, topic: TopicImage, wanted: PartitionImage, config: TopicConfig) -> Partition:
         log = self._logs.get(topic.name, wanted.index)
