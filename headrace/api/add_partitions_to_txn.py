@@ -3,7 +3,8 @@
 Up to v3 a client adds partitions to its one transaction; clients of transaction.version 2 do not ask, for Produce adds
 them (KIP-890). From v4 on brokers ask on behalf of clients, for many transactions at once, and may only want to know
 whether a partition is in (`verify_only`). One partition that does not exist keeps all the others out
-(OPERATION_NOT_ATTEMPTED). Which errors a version knows is in transaction_errors.
+(OPERATION_NOT_ATTEMPTED). As in Kafka, a transaction's part of the answer has each topic and each partition once, also
+if the request repeats them. Which errors a version knows is in transaction_errors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headrace.api.contract import Reply, Request
 from headrace.api.transaction_errors import told
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
 from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
+from headrace.model.topic_partition import TopicPartition
 from headrace.model.transaction_end import BUMPING_VERSION
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -27,11 +29,10 @@ _KNOWS_ABORTABLE = 5
 
 
 class _Asked(Struct):
-    """One transaction of the request: its partitions, and what is known about them or still awaited."""
+    """One transaction of the request: its partitions, each once, and what is known about them or still awaited."""
 
     transactional_id: str
-    topics: list[Message]
-    codes: dict[tuple[str, int], ErrorCode]
+    codes: dict[TopicPartition, ErrorCode]
     pending: asyncio.Future[Any] | None = None
 
 
@@ -64,20 +65,17 @@ class AddPartitionsToTxn:
         self, name: str, producer_id: int, epoch: int, topics: list[Message], *, verify: bool, version: int
     ) -> _Asked:
         image = self._topics.image()
-        places = [(topic.name, index) for topic in topics for index in topic.partitions]
-        unknown = {place for place in places if image.partition(*place) is None}
-        if unknown and not verify:
-            codes = {
-                place: ErrorCode.unknown_topic_or_partition if place in unknown else ErrorCode.operation_not_attempted
-                for place in places
-            }
-            return _Asked(name, topics, codes)
-        asked = _Asked(name, topics, dict.fromkeys(places, ErrorCode.none))
+        named = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        asked = _Asked(name, dict.fromkeys(named, ErrorCode.none))
+        unknown = {place for place in asked.codes if image.partition(*place) is None}
         if verify:
-            asked.pending = self._transactions.submit(VerifyPartitions(name, producer_id, epoch, tuple(places)))
+            asked.pending = self._transactions.submit(VerifyPartitions(name, producer_id, epoch, tuple(asked.codes)))
+        elif unknown:
+            asked.codes = dict.fromkeys(asked.codes, ErrorCode.operation_not_attempted)
+            asked.codes |= dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)
         else:
             asked.pending = self._transactions.submit(
-                AddPartitions(name, producer_id, epoch, frozenset(places), version)
+                AddPartitions(name, producer_id, epoch, frozenset(asked.codes), version)
             )
         return asked
 
@@ -99,16 +97,11 @@ async def _answer(asked: list[_Asked], version: int) -> Message:
 
 
 def _topics(part: _Asked, version: int) -> list[Message]:
-    return [
-        Message(
-            name=topic.name,
-            results_by_partition=[
-                Message(partition_index=index, partition_error_code=_word(version, part.codes[topic.name, index]))
-                for index in topic.partitions
-            ],
-        )
-        for topic in part.topics
-    ]
+    topics: dict[str, list[Message]] = {}
+    for (name, index), code in part.codes.items():
+        result = Message(partition_index=index, partition_error_code=_word(version, code))
+        topics.setdefault(name, []).append(result)
+    return [Message(name=name, results_by_partition=results) for name, results in topics.items()]
 
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:
