@@ -22,7 +22,7 @@ from sim.clients.admin import Admin
 from sim.clients.member import Member
 from sim.clients.pipe import Pipe
 from sim.clients.producer import OneShotProducer, Producer
-from sim.clients.reader import Place, Reader, read_everything
+from sim.clients.reader import Partition, Reader, read_everything
 from sim.cluster import DATA, SimCluster
 from sim.faults import Faults, in_sync
 from sim.history.event import READ_COMMITTED, READ_UNCOMMITTED
@@ -160,8 +160,8 @@ class _Story:
 
     def _clients(self, cluster: SimCluster) -> tuple[list[Reader], list[asyncio.Task[None]]]:
         recorder, clock = self._recorder, SimClock()
-        orders: list[Place] = [(ORDERS, index) for index in range(TOPICS[ORDERS])]
-        made: list[Place] = [(MADE, index) for index in range(TOPICS[MADE])]
+        orders: list[Partition] = [(ORDERS, index) for index in range(TOPICS[ORDERS])]
+        made: list[Partition] = [(MADE, index) for index in range(TOPICS[MADE])]
         readers = [
             Reader(cluster.caller("reader-1"), recorder, "reader-1", orders, READ_UNCOMMITTED),
             Reader(cluster.caller("reader-2"), recorder, "reader-2", made, READ_COMMITTED),

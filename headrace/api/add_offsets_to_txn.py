@@ -14,6 +14,7 @@ from headrace.coordinators.runtime import partition_for
 from headrace.coordinators.transactions.commands import AddPartitions
 from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
 from headrace.model.image import GROUP_OFFSETS_TOPIC
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
@@ -41,7 +42,7 @@ class AddOffsetsToTxn:
             topic = self._topics.image().topics.get(GROUP_OFFSETS_TOPIC)
             if topic is None:
                 raise KafkaError(ErrorCode.coordinator_not_available)
-            place = (GROUP_OFFSETS_TOPIC, partition_for(body.group_id, len(topic.partitions)))
+            place = TopicPartition(GROUP_OFFSETS_TOPIC, partition_for(body.group_id, len(topic.partitions)))
             command = AddPartitions(body.transactional_id, body.producer_id, body.producer_epoch, frozenset({place}))
             code: ErrorCode = await self._transactions.submit(command)
         except KafkaError as error:

@@ -13,6 +13,7 @@ from headrace.api.deadline import result_of, settle
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.model.image import PartitionImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
@@ -37,15 +38,15 @@ class ElectLeaders:
         ]
         return self._answer(electing, body.timeout_ms, everything=body.topic_partitions is None)
 
-    def _asked(self, body: Message) -> Iterator[tuple[str, int]]:
+    def _asked(self, body: Message) -> Iterator[TopicPartition]:
         if body.topic_partitions is None:
             for topic in self._view.image.topics.values():
                 for partition in topic.partitions:
-                    yield topic.name, partition.index
+                    yield TopicPartition(topic.name, partition.index)
         else:
             for asked in body.topic_partitions:
                 for index in asked.partitions:
-                    yield asked.topic, index
+                    yield TopicPartition(asked.topic, index)
 
     async def _answer(
         self, electing: list[tuple[str, int, asyncio.Future[PartitionImage]]], timeout_ms: int, everything: bool

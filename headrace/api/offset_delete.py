@@ -11,6 +11,7 @@ from headrace.api.contract import Reply, Request
 from headrace.coordinators.groups.commands import DeleteOffsets
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
@@ -21,7 +22,7 @@ class OffsetDelete:
         self._topics = topics
 
     def __call__(self, request: Request) -> Reply:
-        answers, places, waiting = [], list[tuple[str, int]](), list[Message]()
+        answers, places, waiting = [], list[TopicPartition](), list[Message]()
         known = self._topics.image().topics
         for topic in request.body.topics:
             partitions, count = [], len(known[topic.name].partitions) if topic.name in known else 0
@@ -29,7 +30,7 @@ class OffsetDelete:
                 answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
                 partitions.append(answer)
                 if 0 <= part.partition_index < count:
-                    places.append((topic.name, part.partition_index))
+                    places.append(TopicPartition(topic.name, part.partition_index))
                     waiting.append(answer)
             answers.append(Message(name=topic.name, partitions=partitions))
         deleted = self._groups.submit(DeleteOffsets(request.body.group_id, tuple(places)))

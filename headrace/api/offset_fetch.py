@@ -19,10 +19,11 @@ from headrace.coordinators.groups.commands import UNSTABLE, CommittedOffset, Fet
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
 from headrace.model.image import ClusterImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
-_Found = dict[tuple[str, int], CommittedOffset]
+_Found = dict[TopicPartition, CommittedOffset]
 _NOTHING = CommittedOffset(-1, -1, "", -1, uuid.UUID(int=0))
 
 
@@ -52,11 +53,11 @@ class _Asked:
     def command(self, require_stable: bool) -> FetchOffsets:
         return FetchOffsets(self.group_id, self._places(), require_stable, *self._member)
 
-    def _places(self) -> tuple[tuple[str, int], ...] | None:
+    def _places(self) -> tuple[TopicPartition, ...] | None:
         if self._topics is None:
             return None
         known = [topic for topic in self._topics if topic.known]
-        return tuple((topic.name, index) for topic in known for index in topic.partitions)
+        return tuple(TopicPartition(topic.name, index) for topic in known for index in topic.partitions)
 
     def found(self, offsets: _Found) -> Message:
         topics = self._all_topics(offsets) if self._topics is None else [topic.found(offsets) for topic in self._topics]
@@ -87,7 +88,9 @@ class _AskedTopic(Struct, frozen=True):
     def found(self, offsets: _Found) -> Message:
         if not self.known:
             return self.refused(ErrorCode.unknown_topic_id)
-        partitions = [_found(index, offsets.get((self.name, index), _NOTHING)) for index in self.partitions]
+        partitions = [
+            _found(index, offsets.get(TopicPartition(self.name, index), _NOTHING)) for index in self.partitions
+        ]
         return Message(name=self.name, topic_id=self.id, partitions=partitions)
 
     def refused(self, code: ErrorCode) -> Message:

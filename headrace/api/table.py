@@ -58,7 +58,7 @@ from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.sync_group import SyncGroup
-from headrace.api.transaction_entry import CoordinatorDesk, TransactionEntry
+from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.api.txn_offset_commit import TxnOffsetCommit
 from headrace.api.update_features import UpdateFeatures
@@ -109,7 +109,7 @@ class Rooms(Struct, frozen=True):
     advertise: tuple[str, int] | None
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     topic_maker: TopicMaker
-    coordinator_desk: CoordinatorDesk
+    coordinator_desk: TransactionCoordinators
 
     def image(self) -> ClusterImage:
         return self.view.image

@@ -15,11 +15,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
+from headrace.model.topic_partition import TopicPartition
 from headrace.model.transaction_end import BUMPING_VERSION
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
-
-Place = tuple[str, int]
 
 
 class Admission:
@@ -29,17 +28,19 @@ class Admission:
     __slots__ = ("_guards", "_refused")
 
     def __init__(self) -> None:
-        self._guards: dict[Place, int] = {}
-        self._refused: dict[Place, ErrorCode] = {}
+        self._guards: dict[TopicPartition, int] = {}
+        self._refused: dict[TopicPartition, ErrorCode] = {}
 
     def watch(self, partition: Partition) -> None:
-        self._guards[partition.topic, partition.index] = partition.ends
+        self._guards[TopicPartition(partition.topic, partition.index)] = partition.ends
 
-    def refuse(self, place: Place, code: ErrorCode) -> None:
+    def refuse(self, place: TopicPartition, code: ErrorCode) -> None:
         self._refused[place] = code
 
     def problem(self, partition: Partition) -> ErrorCode | None:
-        place = (partition.topic, partition.index)
+        if not self._guards and not self._refused:
+            return None  # the usual case, for every batch that is written
+        place = TopicPartition(partition.topic, partition.index)
         if self._guards.get(place, partition.ends) != partition.ends:
             return ErrorCode.concurrent_transactions
         return self._refused.get(place)
@@ -54,8 +55,8 @@ class Claim(Struct, frozen=True):
     adds: bool  # the partition is added by writing to it
 
 
-class CoordinatorDesk(Protocol):
-    """The coordinator of a transaction, wherever it is."""
+class TransactionCoordinators(Protocol):
+    """The coordinators of all transactions, here or on other brokers."""
 
     def submit(self, command: AddPartitions | VerifyPartitions) -> asyncio.Future[Any]:
         """The reply that the command's class names, or KafkaError."""
@@ -63,7 +64,7 @@ class CoordinatorDesk(Protocol):
 
 
 class TransactionEntry:
-    def __init__(self, transactions: CoordinatorDesk) -> None:
+    def __init__(self, transactions: TransactionCoordinators) -> None:
         self._transactions = transactions
 
     def enter(self, claim: Claim, partitions: Iterable[Partition], admission: Admission) -> asyncio.Future[None] | None:
@@ -73,7 +74,7 @@ class TransactionEntry:
         ]
         if not unknown:
             return None
-        places = tuple((partition.topic, partition.index) for partition in unknown)
+        places = tuple(TopicPartition(partition.topic, partition.index) for partition in unknown)
         name, producer_id, epoch = claim.transactional_id, claim.producer_id, claim.epoch
         if claim.adds:
             asked = self._transactions.submit(
@@ -97,7 +98,9 @@ class TransactionEntry:
         return answered
 
 
-def _note(asked: asyncio.Future[ErrorCode | list[ErrorCode]], places: Sequence[Place], admission: Admission) -> None:
+def _note(
+    asked: asyncio.Future[ErrorCode | list[ErrorCode]], places: Sequence[TopicPartition], admission: Admission
+) -> None:
     try:
         reply = asked.result()
         codes = reply if isinstance(reply, list) else [reply] * len(places)

@@ -16,7 +16,7 @@ from headrace.cli.connection import client_settings, open_admin, plain_words
 from headrace.cli.message_text import Renderer, json_line, parse_format
 from headrace.cli.moments import now_ms
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, examples
-from headrace.cli.places import Place, parse_place, resolve_place
+from headrace.cli.places import LogPosition, parse_place, resolve_place
 from headrace.cli.screen import remark
 from headrace.cli.stopping import Stop, stop_on_signals
 from headrace.cli.topics import Partition, describe_topics, end_offsets, matching_topics, partitions_of
@@ -230,7 +230,7 @@ def consume(
 
 
 def assign(
-    admin: "AdminClient", consumer: "Consumer", place: Place, partitions: list[Partition], isolation: Isolation
+    admin: "AdminClient", consumer: "Consumer", place: LogPosition, partitions: list[Partition], isolation: Isolation
 ) -> Ends:
     """Read the partitions alone, from the place on."""
     from confluent_kafka import IsolationLevel, TopicPartition

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from headrace.cli.direct_requests import DirectRequests
 from headrace.cli.screen import plural, remark
-from headrace.cluster.balance import Held, Place
+from headrace.cluster.balance import Held
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
-Moves = Mapping[Place, tuple[int, ...]]
+Moves = Mapping[TopicPartition, tuple[int, ...]]
 
 _DESCRIBE_LOG_DIRS, _ELECT_LEADERS, _ALTER_REASSIGNMENTS, _LIST_REASSIGNMENTS = 35, 43, 45, 46
 _PREFERRED = 0
@@ -27,24 +28,29 @@ _TIMEOUT_MS = 20_000
 def standing(requests: DirectRequests) -> tuple[list[Held], dict[int, str | None]]:
     """Every partition with its size, and the rack of every live broker."""
     cluster = requests.metadata()
-    sizes: dict[Place, int] = {}
+    sizes: dict[TopicPartition, int] = {}
     for node in cluster.brokers:
         answer = requests.call((node.host, node.port), _DESCRIBE_LOG_DIRS, 2, Message(topics=None))
         for topic in (topic for folder in answer.results for topic in folder.topics):
             for found in topic.partitions:
-                place = topic.name, found.partition_index
+                place = TopicPartition(topic.name, found.partition_index)
                 sizes[place] = max(sizes.get(place, 0), found.partition_size)
     partitions = [
-        Held(topic.name, one.partition_index, tuple(one.replica_nodes), sizes.get((topic.name, one.partition_index), 0))
+        Held(
+            topic.name,
+            one.partition_index,
+            tuple(one.replica_nodes),
+            sizes.get(TopicPartition(topic.name, one.partition_index), 0),
+        )
         for topic in cluster.topics
         for one in topic.partitions
     ]
     return partitions, {node.node_id: node.rack for node in cluster.brokers}
 
 
-def under_way(requests: DirectRequests) -> set[Place]:
+def under_way(requests: DirectRequests) -> set[TopicPartition]:
     answer = requests.anywhere(_LIST_REASSIGNMENTS, 0, Message(topics=None, timeout_ms=_TIMEOUT_MS))
-    return {(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions}
+    return {TopicPartition(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions}
 
 
 def carry_out(requests: DirectRequests, moves: Moves, at_once: int) -> None:

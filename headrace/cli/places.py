@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class LogPosition:
     """`kind` is start, end, offset, time or shift; `number` an offset, epoch milliseconds or a distance."""
 
     kind: str
     number: int = 0
 
 
-def parse_place(text: str, now: int, shift_allowed: bool = False) -> Place:
+def parse_place(text: str, now: int, shift_allowed: bool = False) -> LogPosition:
     kind, colon, argument = text.partition(":")
     if kind in ("start", "end") and not colon:
-        return Place(kind)
+        return LogPosition(kind)
     if kind == "time" and argument:
-        return Place("time", parse_moment(argument, now))
+        return LogPosition("time", parse_moment(argument, now))
     if kind == "offset" or (kind == "shift" and shift_allowed):
         try:
-            return Place(kind, int(argument))
+            return LogPosition(kind, int(argument))
         except ValueError:
             pass
     words = "start, end, offset:N, time:T" + (" or shift:N" if shift_allowed else "")
@@ -43,7 +43,7 @@ def parse_place(text: str, now: int, shift_allowed: bool = False) -> Place:
 
 def resolve_place(
     admin: "AdminClient",
-    place: Place,
+    place: LogPosition,
     partitions: Iterable[Partition],
     current: Mapping[Partition, int] | None = None,
 ) -> dict[Partition, int]:

@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.cluster.placement import Racks
+from headrace.model.topic_partition import TopicPartition
 
-Place = tuple[str, int]
-_Led = dict[int, dict[Place, None]]  # which partitions each broker should lead
+_Led = dict[int, dict[TopicPartition, None]]  # which partitions each broker should lead
 _WORTH_IT = 0.95  # a swap that leaves more than this of a difference is none
 _SAMPLE = 50  # partitions that are tried when a swap is looked for,
 _NEIGHBOURS = 8  # each with as many of about the right size
@@ -35,8 +35,8 @@ class Held(Struct, frozen=True):
     bytes: int = 0  # of one replica
 
     @property
-    def place(self) -> Place:
-        return self.topic, self.index
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.index)
 
 
 class Share(Struct, frozen=True):
@@ -57,7 +57,7 @@ def shares(partitions: Sequence[Held], brokers: Sequence[int]) -> dict[int, Shar
     return {broker: Share(leads.get(broker, 0), holds[broker], size[broker]) for broker in holds}
 
 
-def plan(partitions: Sequence[Held], racks: Racks) -> dict[Place, tuple[int, ...]]:
+def plan(partitions: Sequence[Held], racks: Racks) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas of every partition that is to change; partitions that have one on a dead broker are let alone."""
     balance = _Balance([partition for partition in partitions if set(partition.replicas) <= racks.keys()], racks)
     balance.level_replicas()
@@ -67,7 +67,7 @@ def plan(partitions: Sequence[Held], racks: Racks) -> dict[Place, tuple[int, ...
     return {place: tuple(replicas) for place, replicas in balance.replicas.items() if tuple(replicas) != before[place]}
 
 
-def moved(partitions: Sequence[Held], moves: Mapping[Place, tuple[int, ...]]) -> list[Held]:
+def moved(partitions: Sequence[Held], moves: Mapping[TopicPartition, tuple[int, ...]]) -> list[Held]:
     """As they stand when the plan is carried out."""
     return [replace(held, replicas=moves.get(held.place, held.replicas)) for held in partitions]
 
@@ -79,7 +79,8 @@ class _Balance:
         self.replicas = {partition.place: list(partition.replicas) for partition in partitions}
         self._racks = racks
         self._bytes = {partition.place: partition.bytes for partition in partitions}
-        self._held: dict[int, list[tuple[int, Place]]] = {broker: [] for broker in sorted(racks)}  # the smallest first
+        # By broker, with their sizes, the smallest first.
+        self._held: dict[int, list[tuple[int, TopicPartition]]] = {broker: [] for broker in sorted(racks)}
         for partition in sorted(partitions, key=lambda one: (one.bytes, one.place)):
             for broker in partition.replicas:
                 self._held[broker].append((partition.bytes, partition.place))
@@ -113,7 +114,7 @@ class _Balance:
     def _swap_one(self, full: int, empty: int) -> bool:
         """The best of some swaps that bring the two closer together."""
         gap = self._size[full] - self._size[empty]
-        best: tuple[int, Place, Place] | None = None
+        best: tuple[int, TopicPartition, TopicPartition] | None = None
         for larger in self._candidates(full, empty, gap // 2):
             size = self._bytes[larger]
             for smaller in islice(self._near(empty, full, size - gap // 2), _NEIGHBOURS):
@@ -126,14 +127,14 @@ class _Balance:
         self._swap(best[1], best[2], full, empty)
         return True
 
-    def _candidates(self, broker: int, other: int, size: int) -> Iterator[Place]:
+    def _candidates(self, broker: int, other: int, size: int) -> Iterator[TopicPartition]:
         """Partitions of about this size, and some of every size, that the other broker does not hold."""
         yield from islice(self._near(broker, other, size), _SAMPLE)
         held = self._held[broker]
         some = (place for _, place in held[:: max(1, len(held) // _SAMPLE)])
         yield from (place for place in some if other not in self.replicas[place])
 
-    def _near(self, broker: int, other: int, size: int) -> Iterator[Place]:
+    def _near(self, broker: int, other: int, size: int) -> Iterator[TopicPartition]:
         return (place for place in _nearest(self._held[broker], size) if other not in self.replicas[place])
 
     # --- leaders ----------------------------------------------------------------------------------------------------
@@ -151,10 +152,10 @@ class _Balance:
                 replicas.remove(leader)
                 replicas.insert(0, leader)
 
-    def _chain(self, led: _Led) -> list[tuple[Place, int]] | None:
+    def _chain(self, led: _Led) -> list[tuple[TopicPartition, int]] | None:
         """The shortest way to take one from a broker that leads much to one that leads at least two less."""
         for start in sorted(led, key=lambda broker: -len(led[broker])):
-            reached: dict[int, tuple[Place, int]] = {}  # broker -> the partition it would take, and from whom
+            reached: dict[int, tuple[TopicPartition, int]] = {}  # broker -> the partition it would take, and from whom
             waiting = deque([start])
             while waiting:
                 broker = waiting.popleft()
@@ -183,24 +184,24 @@ class _Balance:
 
     # --- one replica ------------------------------------------------------------------------------------------------
 
-    def _may_move(self, place: Place, source: int, target: int) -> bool:
+    def _may_move(self, place: TopicPartition, source: int, target: int) -> bool:
         replicas = self.replicas[place]
         if target in replicas:
             return False
         after = [target if broker == source else broker for broker in replicas]
         return self._racks_of(after) >= self._racks_of(replicas)
 
-    def _may_swap(self, one: Place, other: Place, source: int, target: int) -> bool:
+    def _may_swap(self, one: TopicPartition, other: TopicPartition, source: int, target: int) -> bool:
         return self._may_move(one, source, target) and self._may_move(other, target, source)
 
     def _racks_of(self, replicas: Sequence[int]) -> int:
         return len({self._racks[broker] or broker for broker in replicas})
 
-    def _swap(self, one: Place, other: Place, source: int, target: int) -> None:
+    def _swap(self, one: TopicPartition, other: TopicPartition, source: int, target: int) -> None:
         self._move(one, source, target)
         self._move(other, target, source)
 
-    def _move(self, place: Place, source: int, target: int) -> None:
+    def _move(self, place: TopicPartition, source: int, target: int) -> None:
         self.replicas[place] = [target if broker == source else broker for broker in self.replicas[place]]
         entry = (self._bytes[place], place)
         del self._held[source][bisect_left(self._held[source], entry)]
@@ -216,7 +217,7 @@ def _apart(amounts: Mapping[int, int], tolerated: int) -> list[tuple[int, int]]:
     return sorted(pairs, key=lambda pair: amounts[pair[1]] - amounts[pair[0]])
 
 
-def _nearest(held: Sequence[tuple[int, Place]], size: int) -> Iterator[Place]:
+def _nearest(held: Sequence[tuple[int, TopicPartition]], size: int) -> Iterator[TopicPartition]:
     """The partitions of about this size first."""
     above = bisect_left(held, (size,))
     below = above - 1
@@ -229,7 +230,9 @@ def _nearest(held: Sequence[tuple[int, Place]], size: int) -> Iterator[Place]:
             below -= 1
 
 
-def _steps(reached: Mapping[int, tuple[Place, int]], start: int, end: int) -> Iterator[tuple[Place, int]]:
+def _steps(
+    reached: Mapping[int, tuple[TopicPartition, int]], start: int, end: int
+) -> Iterator[tuple[TopicPartition, int]]:
     """Which partition each broker of the chain takes, from its end to its start."""
     broker = end
     while broker != start:

@@ -27,6 +27,7 @@ from headrace.cluster.tending import Tending, needed
 from headrace.cluster.topic_changes import NewTopic, TopicDefaults
 from headrace.cluster.view import ClusterView, read_image
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
@@ -118,17 +119,17 @@ class Controller:
     def elect_leader(self, topic: str, index: int, *, unclean: bool = False) -> asyncio.Future[PartitionImage]:
         """The preferred replica leads again; or, with `unclean`, the longest log where nobody leads."""
         if unclean and self.in_office:
-            return asyncio.ensure_future(self._elect_unclean(topic, index))
+            return asyncio.ensure_future(self._elect_unclean(TopicPartition(topic, index)))
         return self._changes.submit(lambda image, epoch: preferred_election(image, topic, index, epoch))
 
-    async def _elect_unclean(self, topic: str, index: int) -> PartitionImage:
+    async def _elect_unclean(self, place: TopicPartition) -> PartitionImage:
         def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:
-            return self.recovery.plan(image, (topic, index), ends, epoch, unclean=True)
+            return self.recovery.plan(image, place, ends, epoch, unclean=True)
 
-        self.recovery.check(self._changes.planned, (topic, index), unclean=True)
-        ends = (await self.recovery.ends(self._changes.planned, [(topic, index)]))[topic, index]
+        self.recovery.check(self._changes.planned, place, unclean=True)
+        ends = (await self.recovery.ends(self._changes.planned, [place]))[place]
         elected = await self._changes.submit(plan)
-        self.recovery.tell(topic, elected, ends)
+        self.recovery.tell(place.topic, elected, ends)
         return elected
 
     def move(

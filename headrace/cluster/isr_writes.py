@@ -1,6 +1,6 @@
 """Leaders write who is in sync: one compare-and-set on the partition's node, with a check of everybody who joins.
 
-The replicas room declares what it needs of this (`IsrWrites`), and `server/broker.py` plugs it in. A leader decides who
+The replicas room declares what it needs of this (`IsrStore`), and `server/broker.py` plugs it in. A leader decides who
 is in sync; who may still lead beside them follows from that and is added here (`election.with_isr`).
 
 What holds: the answer is a state that is stored, and it is in the view before it is answered. A write whose reply is

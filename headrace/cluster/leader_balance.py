@@ -19,15 +19,16 @@ from msgspec import Struct
 
 from headrace.cluster import election
 from headrace.cluster.partition_requests import preferred_election
-from headrace.cluster.recovery import Place
 from headrace.cluster.tending import Desk
 from headrace.model.image import NO_LEADER, ClusterImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-Ready = Mapping[Place, int]  # partitions whose preferred replica could lead and does not -> the epoch of its broker
+# Partitions whose preferred replica could lead and does not -> the epoch of its broker.
+Ready = Mapping[TopicPartition, int]
 
 
 class BalanceTerms(Struct, frozen=True):
@@ -38,16 +39,16 @@ class BalanceTerms(Struct, frozen=True):
 
 def ready(image: ClusterImage) -> Ready:
     """Partitions that are led by another broker than the plan says, and could be led by that one."""
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
             first = partition.replicas[0]
             if partition.leader not in (NO_LEADER, first) and election.preferred(partition, image.brokers) is not None:
-                found[topic.name, partition.index] = image.brokers[first].epoch
+                found[TopicPartition(topic.name, partition.index)] = image.brokers[first].epoch
     return found
 
 
-def due(image: ClusterImage, before: Ready, now: Ready, tolerated_percent: int) -> list[Place]:
+def due(image: ClusterImage, before: Ready, now: Ready, tolerated_percent: int) -> list[TopicPartition]:
     """Those to be given back: ready then and now, to brokers that lack more than is tolerated."""
     wanted: Counter[int] = Counter()
     lacking: Counter[int] = Counter()
@@ -56,10 +57,11 @@ def due(image: ClusterImage, before: Ready, now: Ready, tolerated_percent: int) 
             wanted[partition.replicas[0]] += 1
             lacking[partition.replicas[0]] += (topic.name, partition.index) in now
     return [
-        (name, index)
-        for (name, index), epoch in now.items()
-        if before.get((name, index)) == epoch
-        and lacking[first := image.topics[name].partitions[index].replicas[0]] * 100 > tolerated_percent * wanted[first]
+        place
+        for place, epoch in now.items()
+        if before.get(place) == epoch
+        and lacking[first := image.topics[place.topic].partitions[place.partition].replicas[0]] * 100
+        > tolerated_percent * wanted[first]
     ]
 
 

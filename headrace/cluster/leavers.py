@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from headrace.cluster import election
 from headrace.cluster.change import State, in_groups
-from headrace.cluster.recovery import Place
 from headrace.cluster.store import SessionState, Store
 from headrace.model.image import NO_LEADER, ClusterImage, PartitionImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.world.clock import Clock
 
 _SESSIONS = 2  # ZooKeeper ends a session later than it should by less than another one
@@ -43,7 +43,7 @@ class Leavers:
         self._image = image
         self._write = write
         self._in_touch_since_s = clock.monotonic()
-        self._seen: dict[Place, tuple[Parting, float]] = {}  # since when
+        self._seen: dict[TopicPartition, tuple[Parting, float]] = {}  # since when
         store.on_session(self._on_session)
 
     def _on_session(self, state: SessionState) -> None:
@@ -58,11 +58,11 @@ class Leavers:
                 await self._write(group)
 
     async def _look(self) -> None:
-        now_s, seen = self._clock.monotonic(), dict[Place, tuple[Parting, float]]()
+        now_s, seen = self._clock.monotonic(), dict[TopicPartition, tuple[Parting, float]]()
         for number, (name, topic) in enumerate(self._image().topics.items()):
             for partition in topic.partitions:
                 if partition.last_known and partition.leader != NO_LEADER:
-                    place, parting = (name, partition.index), _parting(partition)
+                    place, parting = TopicPartition(name, partition.index), _parting(partition)
                     before = self._seen.get(place)
                     seen[place] = before if before is not None and before[0] == parting else (parting, now_s)
             if number % _YIELD_AFTER == 0:
@@ -79,7 +79,7 @@ class Leavers:
             if now_s - max(since_s, self._in_touch_since_s) >= self._wait_s:
                 after = election.without_leavers(partition, image.brokers)
                 if after is not None:
-                    yield place[0], after
+                    yield place.topic, after
 
 
 def _parting(partition: PartitionImage) -> Parting:

@@ -34,8 +34,8 @@ from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
 
-class Place(Struct, frozen=True):
-    """Where a broker can be reached, and on which disk it keeps what it has."""
+class BrokerIdentity(Struct, frozen=True):
+    """Who a broker is: its id, where it can be reached, its rack, and on which disk it keeps what it has."""
 
     broker_id: int
     host: str
@@ -67,7 +67,7 @@ async def found_cluster(store: Store, entropy: Entropy) -> str:
 
 
 async def register_broker(
-    store: Store, place: Place, clock: Clock, *, kept_epoch: int | None = None, patience_s: float = 0.0
+    store: Store, identity: BrokerIdentity, clock: Clock, *, kept_epoch: int | None = None, patience_s: float = 0.0
 ) -> int:
     """Announce this broker for as long as the session lives; its epoch.
 
@@ -78,14 +78,16 @@ async def register_broker(
     reply_lost = False
     while True:
         await store.sync()
-        mine = await _own_registration(store, place.broker_id) if reply_lost else None
+        mine = await _own_registration(store, identity.broker_id) if reply_lost else None
         if mine is not None:
             return mine
-        epoch, bump, past = await _next_epoch(store, place, kept_epoch)
+        epoch, bump, past = await _next_epoch(store, identity, kept_epoch)
         registration = znodes.Registration(
-            place.host, place.port, place.rack, epoch, past.unbroken_since, past.disk_since
+            identity.host, identity.port, identity.rack, epoch, past.unbroken_since, past.disk_since
         )
-        create = Create(znodes.broker_path(place.broker_id), znodes.encode_registration(registration), ephemeral=True)
+        create = Create(
+            znodes.broker_path(identity.broker_id), znodes.encode_registration(registration), ephemeral=True
+        )
         try:
             await store.multi([bump, create])
         except ConnectionLost:
@@ -97,7 +99,7 @@ async def register_broker(
                 continue  # somebody else made the first epoch of this id
             if clock.monotonic() >= deadline_s:
                 raise Failure(
-                    f"a broker with id {place.broker_id} is already running in this cluster; give this one another "
+                    f"a broker with id {identity.broker_id} is already running in this cluster; give this one another "
                     "broker.id"
                 ) from None
             await _gone_or_later(store, create.path, clock, deadline_s)
@@ -124,19 +126,19 @@ async def _own_registration(store: Store, broker_id: int) -> int | None:
     return znodes.decode_registration(broker_id, data).epoch
 
 
-async def _next_epoch(store: Store, place: Place, kept_epoch: int | None) -> tuple[int, Operation, Past]:
-    path = znodes.broker_epoch_path(place.broker_id)
+async def _next_epoch(store: Store, identity: BrokerIdentity, kept_epoch: int | None) -> tuple[int, Operation, Past]:
+    path = znodes.broker_epoch_path(identity.broker_id)
     try:
         data, before = await store.get(path)
     except NoNode:
-        past = Past(0, place.disk_id)
+        past = Past(0, identity.disk_id)
         return 0, Create(path, znodes.encode_broker_epoch(past)), past
     epoch = before.version + 1
-    told = znodes.decode_broker_epoch(place.broker_id, data) or Past(before.version)
+    told = znodes.decode_broker_epoch(identity.broker_id, data) or Past(before.version)
     past = Past(
         told.unbroken_since if kept_epoch == before.version else epoch,
-        place.disk_id,
-        told.disk_since if place.disk_id == told.disk_id else epoch,
+        identity.disk_id,
+        told.disk_since if identity.disk_id == told.disk_id else epoch,
     )
     return epoch, Set(path, znodes.encode_broker_epoch(past), before.version), past
 

@@ -17,15 +17,14 @@ from headrace.cluster.change import Change, change_partition
 from headrace.cluster.election import LogEnd
 from headrace.cluster.partition_requests import known_partition
 from headrace.model.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-Place = tuple[str, int]  # a topic and the number of a partition
-
 
 class LogEnds(Protocol):
-    async def ask(self, broker: BrokerImage, partitions: Sequence[Place]) -> Mapping[Place, LogEnd]:
+    async def ask(self, broker: BrokerImage, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogEnd]:
         """What that broker's own logs end with. Partitions it does not answer for, in time, are left out."""
         ...
 
@@ -35,12 +34,14 @@ class Recovery:
         self._log_ends = log_ends
         self.unclean_elections = 0  # since this broker was started
 
-    async def ends(self, image: ClusterImage, places: Sequence[Place]) -> Mapping[Place, Mapping[int, LogEnd]]:
+    async def ends(
+        self, image: ClusterImage, places: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Mapping[int, LogEnd]]:
         """By partition and broker, from all live replicas at once."""
-        found: dict[Place, dict[int, LogEnd]] = {place: {} for place in places}
+        found: dict[TopicPartition, dict[int, LogEnd]] = {place: {} for place in places}
         if self._log_ends is None:
             return found
-        by_broker: dict[int, list[Place]] = {}
+        by_broker: dict[int, list[TopicPartition]] = {}
         for place in places:
             partition = image.partition(*place)
             for broker in () if partition is None else partition.replicas:
@@ -54,18 +55,23 @@ class Recovery:
                 found[place][broker] = end
         return found
 
-    def check(self, image: ClusterImage, place: Place, *, unclean: bool) -> PartitionImage:
+    def check(self, image: ClusterImage, place: TopicPartition, *, unclean: bool) -> PartitionImage:
         """The partition, if it is worth asking for it; KafkaError if it is not there, or needs no such election."""
         partition = known_partition(image, *place)
-        name = f"{place[0]}-{place[1]}"
         if partition.leader != NO_LEADER:
-            raise KafkaError(ErrorCode.election_not_needed, f"{name} is led by broker {partition.leader}")
+            raise KafkaError(ErrorCode.election_not_needed, f"{place} is led by broker {partition.leader}")
         if not election.can_recover(partition, image.brokers, unclean=unclean):
-            raise KafkaError(ErrorCode.eligible_leaders_not_available, f"{name} waits for replicas that are not alive")
+            raise KafkaError(ErrorCode.eligible_leaders_not_available, f"{place} waits for replicas that are not alive")
         return partition
 
     def plan(
-        self, image: ClusterImage, place: Place, ends: Mapping[int, LogEnd], controller_epoch: int, *, unclean: bool
+        self,
+        image: ClusterImage,
+        place: TopicPartition,
+        ends: Mapping[int, LogEnd],
+        controller_epoch: int,
+        *,
+        unclean: bool,
     ) -> Change[PartitionImage]:
         """KafkaError if it cannot lead, or need not."""
         partition = self.check(image, place, unclean=unclean)
@@ -73,9 +79,9 @@ class Recovery:
         if elected is None:
             raise KafkaError(
                 ErrorCode.eligible_leaders_not_available,
-                f"not all live replicas of {place[0]}-{place[1]} said how long their logs are; try again",
+                f"not all live replicas of {place} said how long their logs are; try again",
             )
-        return change_partition(image, place[0], elected, controller_epoch)
+        return change_partition(image, place.topic, elected, controller_epoch)
 
     def tell(self, topic: str, elected: PartitionImage, ends: Mapping[int, LogEnd]) -> None:
         """Count and log what was stored."""

@@ -20,11 +20,12 @@ from headrace.cluster import election, reassignment
 from headrace.cluster.change import Change, Plan, State, change_partitions, in_groups
 from headrace.cluster.election import terms_of
 from headrace.cluster.growth import careless, thin
-from headrace.cluster.recovery import Place, Recovery
+from headrace.cluster.recovery import Recovery
 from headrace.cluster.setting_changes import SettingChange, SettingOperation, alter_settings
 from headrace.cluster.topic_changes import MIN_ISR, TopicDefaults
 from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage
 from headrace.model.settings_in_force import BrokerFile
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 
@@ -144,7 +145,7 @@ class Tending:
     async def _recover(self, topics: Sequence[str]) -> None:
         image = self._desk.planned
         places = [
-            (name, partition.index)
+            TopicPartition(name, partition.index)
             for name in topics
             if (topic := image.topics.get(name)) is not None
             for partition in topic.partitions
@@ -158,7 +159,7 @@ class Tending:
         if open_questions:
             self._clock.call_later(_AGAIN_S, self._stir, open_questions)
 
-    async def _elect(self, place: Place, ends: Mapping[int, election.LogEnd]) -> bool:
+    async def _elect(self, place: TopicPartition, ends: Mapping[int, election.LogEnd]) -> bool:
         """Whether there is nothing left to ask."""
 
         def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.log.partition_log import PartitionLog
 from headrace.model.image import BrokerImage
-from headrace.replicas.leadership import IsrWrites
+from headrace.replicas.leadership import IsrStore
 from headrace.replicas.throttle import Throttle
 from headrace.world.clock import Clock
 
@@ -58,7 +58,7 @@ class Home:
         """Those that are alive."""
         self.lag_s = lag_s
         """How long a replica may be behind and still count as in sync."""
-        self.isr_writes: IsrWrites | None = None
+        self.isr_writes: IsrStore | None = None
         self.pulls: Pulls | None = None
         self.lease: Callable[[], bool] | None = None
         """Whether this broker may still believe that it leads what it led: False when it has been out of touch for so

@@ -25,7 +25,7 @@ from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.model.topic_partition import TopicPartition
 from headrace.replicas.follower import ReplicaPulls
 from headrace.replicas.home import Home
-from headrace.replicas.leadership import IsrWrites
+from headrace.replicas.leadership import IsrStore
 from headrace.replicas.partition import Partition
 from headrace.replicas.watermarks import Watermarks
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -73,7 +73,7 @@ class ReplicaHost:
     def join_cluster(
         self,
         net: Net,
-        isr_writes: IsrWrites,
+        isr_writes: IsrStore,
         lease: Callable[[], bool],
         *,
         wait_ms: int = 500,

@@ -2,7 +2,7 @@
 
 One for each partition, which it speaks to; replicas.partition calls `review` whenever the set may have to change, and
 replicas.host now and then for all. What should be written is leadership.py's to say, the writing is the cluster room's
-(`IsrWrites`).
+(`IsrStore`).
 """
 
 from __future__ import annotations

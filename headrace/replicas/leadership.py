@@ -34,7 +34,7 @@ Alive = Mapping[int, BrokerImage]
 Joins = Sequence[tuple[int, int]]  # brokers, each with the epoch of its start that is meant
 
 
-class IsrWrites(Protocol):
+class IsrStore(Protocol):
     """Where a leader writes who is in sync. The cluster room has it."""
 
     def change(self, topic: str, partition: PartitionImage, joins: Joins) -> asyncio.Future[PartitionImage]:

@@ -14,7 +14,7 @@ from headrace.sdk.bridge import Bridge
 from headrace.sdk.codecs import Codec, CodecName
 from headrace.sdk.consumer import BATCH, ITERATION_WAIT_S, Consumer
 from headrace.sdk.delivery import Delivery
-from headrace.sdk.ledger import Place
+from headrace.sdk.ledger import Partition
 from headrace.sdk.message import Message
 from headrace.sdk.profiles import Profile
 from headrace.sdk.seeking import Moment
@@ -106,7 +106,7 @@ class AsyncConsumer:
         """Commit now, and wait for it, what was acknowledged; with auto_ack, everything that was handed out."""
         await self._bridge.run(self.blocking.commit)
 
-    async def assignment(self) -> list[Place]:
+    async def assignment(self) -> list[Partition]:
         """The partitions this member reads now, as (topic, partition)."""
         return await self._bridge.run(self.blocking.assignment)
 
@@ -126,10 +126,10 @@ class AsyncConsumer:
         """Read all assigned partitions from the first message of that time or later: a datetime, or epoch ms."""
         await self._bridge.run(self.blocking.seek_to_time, moment)
 
-    async def pause(self, *places: Place) -> None:
+    async def pause(self, *places: Partition) -> None:
         """Hand out nothing of these partitions, or of all, until `resume`."""
         await self._bridge.run(self.blocking.pause, *places)
 
-    async def resume(self, *places: Place) -> None:
+    async def resume(self, *places: Partition) -> None:
         """Go on with these partitions, or with all."""
         await self._bridge.run(self.blocking.resume, *places)

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from headrace.sdk.codecs import Codec, CodecName, codec_of
 from headrace.sdk.delivery import Delivery
 from headrace.sdk.errors import BadSetting, SdkError, TransactionAborted, WrongMoment, cause_of, explained
-from headrace.sdk.ledger import Ledger, Place
+from headrace.sdk.ledger import Ledger, Partition
 from headrace.sdk.message import Message
 from headrace.sdk.pace import Pace
 from headrace.sdk.profiles import Profile
@@ -119,8 +119,8 @@ class Consumer:
         self._closed = False
         self._news = Event()  # an acknowledgement or the end came
         self._polled_at_s = 0.0
-        self._revoked_now: set[Place] = set()
-        self._in_transaction: dict[Place, int] = {}
+        self._revoked_now: set[Partition] = set()
+        self._in_transaction: dict[Partition, int] = {}
         self._spoiled = False  # a partition left while messages of it were in no committed transaction
 
     # --- life ---
@@ -227,7 +227,7 @@ class Consumer:
 
     # --- where to read ---
 
-    def assignment(self) -> list[Place]:
+    def assignment(self) -> list[Partition]:
         """The partitions this member reads now, as (topic, partition)."""
         return [(each.topic, each.partition) for each in self.open().assignment()]
 
@@ -247,13 +247,13 @@ class Consumer:
         """Read all assigned partitions from the first message of that time or later: a datetime, or epoch ms."""
         self._seeking().to_time(moment)
 
-    def pause(self, *places: Place) -> None:
+    def pause(self, *places: Partition) -> None:
         """Hand out nothing of these partitions, or of all, until `resume`."""
         chosen = list(places) or self.assignment()
         self.open().pause([TopicPartition(*place) for place in chosen])
         self._ledger.hold(chosen)
 
-    def resume(self, *places: Place) -> None:
+    def resume(self, *places: Partition) -> None:
         """Go on with these partitions, or with all."""
         chosen = list(places) or self.assignment()
         self._ledger.release(chosen)
@@ -315,14 +315,14 @@ class Consumer:
             if error.code in _MOVED_ON:
                 LOG.info("%s: another member reads them", self._doing("committing"))
                 return []
-            first: dict[Place, int] = {}
+            first: dict[Partition, int] = {}
             for each in messages:
                 first.setdefault((each.topic, each.partition), each.offset)
             self._seeking().rewind(first)
             raise
         return messages
 
-    def _commit(self, client: confluent_kafka.Consumer, offsets: Mapping[Place, int]) -> None:
+    def _commit(self, client: confluent_kafka.Consumer, offsets: Mapping[Partition, int]) -> None:
         if not offsets:
             return
         try:
@@ -366,5 +366,5 @@ class Consumer:
         return f"{what} {', '.join(self._topics)} in group {self._group}"
 
 
-def _positions(offsets: Mapping[Place, int]) -> list[TopicPartition]:
+def _positions(offsets: Mapping[Partition, int]) -> list[TopicPartition]:
     return [TopicPartition(*place, offset) for place, offset in offsets.items()]

@@ -14,7 +14,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from headrace.sdk.errors import SdkError, cause_of, explained
-from headrace.sdk.ledger import Ledger, Place
+from headrace.sdk.ledger import Ledger, Partition
 
 Moment = datetime | int
 
@@ -48,7 +48,7 @@ class Seeking:
         # Below zero: nothing is that young, so the answer is the end.
         self.to_offsets({place: at if at >= 0 else self._bounds(place)[1] for place, at in offsets.items()})
 
-    def to_offsets(self, offsets: Mapping[Place, int]) -> None:
+    def to_offsets(self, offsets: Mapping[Partition, int]) -> None:
         absent = set(offsets) - set(self._assigned())
         if absent:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(absent))
@@ -57,7 +57,7 @@ class Seeking:
             self._seek(TopicPartition(*place, offset))
         self._ledger.move(offsets)
 
-    def rewind(self, offsets: Mapping[Place, int]) -> None:
+    def rewind(self, offsets: Mapping[Partition, int]) -> None:
         """Read partitions again that were being read. One that left meanwhile is its next reader's affair."""
         for place, offset in offsets.items():
             try:
@@ -91,7 +91,7 @@ class Seeking:
                 return
             self._serve()
 
-    def _assigned(self) -> list[Place]:
+    def _assigned(self) -> list[Partition]:
         for _ in range(ASSIGNMENT_TURNS):
             places = [(each.topic, each.partition) for each in self._client.assignment()]
             if places:
@@ -99,7 +99,7 @@ class Seeking:
             self._serve()
         raise SdkError(f"{self._doing}: no partition was assigned; has the group more members than partitions?")
 
-    def _bounds(self, place: Place) -> tuple[int, int]:
+    def _bounds(self, place: Partition) -> tuple[int, int]:
         try:
             return self._client.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_TIMEOUT_S)
         except KafkaException as error:

@@ -29,7 +29,7 @@ from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.isr_writes import IsrWrites
 from headrace.cluster.leader_balance import BalanceTerms
 from headrace.cluster.lease import Lease
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.sessions import OpenStore, Sessions
 from headrace.cluster.store import ConnectionLost, SessionLost, Store
 from headrace.cluster.topic_changes import TopicDefaults
@@ -145,7 +145,7 @@ class Broker:
         await self._claim_folder()
         self._build_controller()
         self._epoch = await register_broker(
-            store, self._place(), self._world.clock, kept_epoch=self._folder.clean_epoch
+            store, self._identity(), self._world.clock, kept_epoch=self._folder.clean_epoch
         )
         await self._controller.take_office()
         await self._open_logs()
@@ -156,7 +156,7 @@ class Broker:
     async def _start_in_cluster(self, open_store: OpenStore) -> None:
         timeout_s = self._config.zookeeper_session_timeout_ms / 1000
         self._store = sessions = Sessions(open_store)
-        self._place()  # a person's mistake is told before anything is waited for
+        self._identity()  # a person's mistake is told before anything is waited for
         self._build_controller()
         self._lease = Lease(sessions, self._world.clock, timeout_s)
         self._standing = Standing(sessions, self._view, self._world.clock, timeout_s, self._controller.run)
@@ -177,7 +177,7 @@ class Broker:
             partition_bytes=self._config.replica_fetch_max_bytes,
         )
         self._standing.on_registered(self._host.registered)
-        await self._standing.register(self._place(), self._folder.clean_epoch)
+        await self._standing.register(self._identity(), self._folder.clean_epoch)
         self._begin()
         await self._listener.open(self._dispatcher)
 
@@ -248,12 +248,12 @@ class Broker:
             session_timeout_s=None if self._open_store is None else config.zookeeper_session_timeout_ms / 1000,
         )
 
-    def _place(self) -> Place:
+    def _identity(self) -> BrokerIdentity:
         """Where others reach this broker."""
         host, port = self._advertise or self._listener.address
         if self._open_store is not None and host in ("0.0.0.0", "::"):
             raise Failure(f"a broker of a cluster that listens on {host} must say how others reach it: use --advertise")
-        return Place(self._config.broker_id, host, port, self._config.rack, self._folder.disk_id)
+        return BrokerIdentity(self._config.broker_id, host, port, self._config.rack, self._folder.disk_id)
 
     def _set_strays_aside(self) -> None:
         """Once the view shows everything that is stored of the cluster."""

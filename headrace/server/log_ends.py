@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from headrace.api.offset_for_leader_epoch import OWN_LOG
 from headrace.client.blocking import ConnectionLost
 from headrace.cluster.election import LogEnd
-from headrace.cluster.recovery import Place
 from headrace.model.image import BrokerImage
+from headrace.model.topic_partition import TopicPartition
 from headrace.server.peers import Peers
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -28,7 +28,7 @@ class PeersLogEnds:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
 
-    async def ask(self, broker: BrokerImage, partitions: Sequence[Place]) -> dict[Place, LogEnd]:
+    async def ask(self, broker: BrokerImage, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogEnd]:
         topics: dict[str, list[Message]] = {}
         for topic, index in partitions:
             topics.setdefault(topic, []).append(Message(partition=index, current_leader_epoch=-1, leader_epoch=-1))
@@ -41,7 +41,7 @@ class PeersLogEnds:
             logger.info("broker %d does not say how long its logs are: %s", broker.id, error)
             return {}
         return {
-            (topic.topic, found.partition): (found.leader_epoch, found.end_offset)
+            TopicPartition(topic.topic, found.partition): (found.leader_epoch, found.end_offset)
             for topic in answer.topics
             for found in topic.partitions
             if found.error_code == ErrorCode.none

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from headrace.cluster.following import Following
-from headrace.cluster.membership import Place, register_broker, unregister_broker
+from headrace.cluster.membership import BrokerIdentity, register_broker, unregister_broker
 from headrace.cluster.sessions import Sessions
 from headrace.cluster.store import ConnectionLost, SessionLost, SessionState, StoreError
 from headrace.cluster.view import ClusterView
@@ -47,7 +47,7 @@ class Standing:
         self._clock = clock
         self._session_timeout_s = session_timeout_s
         self._campaign = campaign
-        self._place: Place | None = None
+        self._identity: BrokerIdentity | None = None
         self._kept_epoch: int | None = None  # the last epoch of which everything is still here
         self._leaving = False
         self._registered: list[Callable[[int], None]] = []
@@ -69,24 +69,24 @@ class Standing:
         self._following = Following(self._sessions.current, self._view)
         await self._following.begin()
 
-    async def register(self, place: Place, kept_epoch: int | None) -> None:
+    async def register(self, identity: BrokerIdentity, kept_epoch: int | None) -> None:
         """Returns when the view shows this broker. Failure if its id is taken."""
-        self._place, self._kept_epoch = place, kept_epoch
+        self._identity, self._kept_epoch = identity, kept_epoch
         try:
-            await self._register(place)
+            await self._register(identity)
         except (SessionLost, ConnectionLost):
-            await self._return(place)
+            await self._return(identity)
 
-    async def _register(self, place: Place) -> None:
+    async def _register(self, identity: BrokerIdentity) -> None:
         self.epoch = self._kept_epoch = await register_broker(
-            self._sessions, place, self._clock, kept_epoch=self._kept_epoch, patience_s=2 * self._session_timeout_s
+            self._sessions, identity, self._clock, kept_epoch=self._kept_epoch, patience_s=2 * self._session_timeout_s
         )
         for listener in self._registered:
             listener(self.epoch)
         await self._following.look_at_brokers()  # whoever asks this broker now is told of a cluster that it belongs to
 
     async def run(self) -> None:
-        assert self._place is not None, "register first"
+        assert self._identity is not None, "register first"
         while True:
             try:
                 async with asyncio.TaskGroup() as session:
@@ -97,7 +97,7 @@ class Standing:
                 logger.warning("the session with the cluster's store is lost; opening another one")
             for listener in self._lost_listeners:
                 listener()
-            await self._return(self._place)
+            await self._return(self._identity)
 
     async def leave(self) -> None:
         """Tell the cluster that this broker goes, and wait a little until others lead what it led."""
@@ -124,7 +124,7 @@ class Standing:
         await self._lost.wait()
         raise SessionLost("/", "the session is over")
 
-    async def _return(self, place: Place) -> None:
+    async def _return(self, identity: BrokerIdentity) -> None:
         if self._leaving:
             await asyncio.Event().wait()  # it has said goodbye and does not come back; `stop` ends this
         while True:
@@ -132,14 +132,14 @@ class Standing:
             await self._sessions.begin()
             try:
                 await self.follow()
-                await self._register(place)
+                await self._register(identity)
             except (SessionLost, ConnectionLost):
                 continue
             return
 
     async def _leave(self) -> None:
-        assert self._place is not None
-        broker_id = self._place.broker_id
+        assert self._identity is not None
+        broker_id = self._identity.broker_id
         changed = asyncio.Event()
         self._view.subscribe(lambda old, new: changed.set())
         try:

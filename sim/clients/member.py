@@ -15,7 +15,7 @@ from headrace.client.blocking import ConnectionLost
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from sim.clients.caller import GROUP, Caller, Nobody
-from sim.clients.reader import Place, Shelf
+from sim.clients.reader import Partition, Shelf
 from sim.history.event import READ_COMMITTED
 from sim.history.outcomes import outcome
 from sim.history.recorder import Recorder
@@ -49,7 +49,7 @@ _THROWN_OUT = (
 
 
 class Member:
-    def __init__(self, caller: Caller, recorder: Recorder, name: str, group: str, places: list[Place]) -> None:
+    def __init__(self, caller: Caller, recorder: Recorder, name: str, group: str, places: list[Partition]) -> None:
         self._caller = caller
         self._recorder = recorder
         self._proc = f"{name}/1"
@@ -58,7 +58,7 @@ class Member:
         self._shelf = Shelf(caller, READ_COMMITTED)
         self._member_id = ""
         self._generation = -1
-        self._at: dict[Place, int] = {}
+        self._at: dict[Partition, int] = {}
         self._commits = 0
         self._heard_s = 0.0
 
@@ -116,7 +116,7 @@ class Member:
 
     def _deal(self, joined: Message) -> list[Message]:
         members = sorted(member.member_id for member in joined.members)
-        hands: dict[str, list[Place]] = {member: [] for member in members}
+        hands: dict[str, list[Partition]] = {member: [] for member in members}
         for at, place in enumerate(self._places):
             hands[members[at % len(members)]].append(place)
         return [Message(member_id=member, assignment=json.dumps(hand).encode()) for member, hand in hands.items()]
@@ -173,14 +173,14 @@ class Member:
                 for place in list(self._at):
                     await self._poll(place)
 
-    async def _poll(self, place: Place) -> None:
+    async def _poll(self, place: Partition) -> None:
         records = await self._shelf.poll(self._recorder, self._proc, self._at, place)
         if records is None:
             await self._caller.pause()
         elif records:
             await self._commit(place)
 
-    async def _commit(self, place: Place) -> None:
+    async def _commit(self, place: Partition) -> None:
         self._commits += 1
         note, name = f"{self._proc}#{self._commits}", f"{place[0]}-{place[1]}"
         offset = self._at[place]
@@ -243,12 +243,12 @@ class Member:
         self._at = {}
 
 
-def offsets_told(answer: Message) -> dict[Place, tuple[int, str]] | None:
+def offsets_told(answer: Message) -> dict[Partition, tuple[int, str]] | None:
     """What an OffsetFetch of one group told; None if it told an error."""
     group: Any = answer.groups[0]
     if group.error_code != ErrorCode.none:
         return None
-    found: dict[Place, tuple[int, str]] = {}
+    found: dict[Partition, tuple[int, str]] = {}
     for topic in group.topics:
         for part in topic.partitions:
             if part.error_code != ErrorCode.none:

@@ -18,7 +18,7 @@ from headrace.world.clock import Clock
 from sim.clients.caller import GROUP, TRANSACTION, Caller, Nobody
 from sim.clients.member import OFFSET_FETCH, offsets_told
 from sim.clients.producer import INIT_PRODUCER_ID, PRODUCE, STORED, Writer, batch_of, produce_request, told
-from sim.clients.reader import Place, Shelf
+from sim.clients.reader import Partition, Shelf
 from sim.history.event import READ_COMMITTED, Record
 from sim.history.recorder import Recorder
 
@@ -44,7 +44,13 @@ class _Anew(Exception):
 
 class Pipe:
     def __init__(
-        self, caller: Caller, recorder: Recorder, clock: Clock, name: str, inputs: list[Place], outputs: list[Place]
+        self,
+        caller: Caller,
+        recorder: Recorder,
+        clock: Clock,
+        name: str,
+        inputs: list[Partition],
+        outputs: list[Partition],
     ) -> None:
         self._caller = caller
         self._recorder = recorder
@@ -56,7 +62,7 @@ class Pipe:
         self._shelf = Shelf(caller, READ_COMMITTED)
         self._sessions = 0
         self._commits = 0
-        self._at: dict[Place, int] = {}
+        self._at: dict[Partition, int] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         places = [[f"{topic}-{index}" for topic, index in side] for side in (self._inputs, self._outputs)]
@@ -130,7 +136,7 @@ class Pipe:
             read += await self._shelf.poll(self._recorder, self._proc, self._at, place, txn=txn) or []
         if not read:
             return
-        sides: dict[Place, list[Record]] = {}
+        sides: dict[Partition, list[Record]] = {}
         for record in read:
             sides.setdefault(self._outputs[record.off % len(self._outputs)], []).append(record)
         for place, records in sides.items():
@@ -142,7 +148,7 @@ class Pipe:
             self._at = before
             self._recorder.happened(self._proc, "seek", offs={f"{t}-{i}": off for (t, i), off in before.items()})
 
-    async def _write(self, place: Place, records: list[Record], txn: str) -> None:
+    async def _write(self, place: Partition, records: list[Record], txn: str) -> None:
         tp = f"{place[0]}-{place[1]}"
         made = [self._writer.message(tp, b"", src=record.uid or "", txn=txn) for record in records]
         batch = batch_of([record for _, record in made], self._identity, 0, TRANSACTIONAL)
@@ -165,7 +171,7 @@ class Pipe:
             await self._caller.pause()
         raise _Anew
 
-    async def _send_offsets(self, before: dict[Place, int], txn: str) -> None:
+    async def _send_offsets(self, before: dict[Partition, int], txn: str) -> None:
         moved = {place: off for place, off in self._at.items() if off != before[place]}
         self._commits += 1
         note = f"{self._proc}#{self._commits}"

@@ -26,7 +26,7 @@ FETCH = 1
 _BY_NAME = 12  # the last version of Fetch that names topics
 _MAX_WAIT_MS = 500
 _MAX_BYTES = 4096  # small, so that one answer is not everything
-Place = tuple[str, int]
+Partition = tuple[str, int]
 
 
 class Fetched(NamedTuple):
@@ -41,7 +41,7 @@ class Shelf:
         self._caller = caller
         self._committed = isolation == READ_COMMITTED
 
-    async def fetch(self, place: Place, offset: int) -> Fetched | None:
+    async def fetch(self, place: Partition, offset: int) -> Fetched | None:
         """What is there from `offset` on; None if nobody would tell."""
         topic, index = place
         try:
@@ -58,7 +58,14 @@ class Shelf:
         return Fetched(records, after, epoch, part.high_watermark)
 
     async def poll(
-        self, recorder: Recorder, proc: str, at: dict[Place, int], place: Place, *, marks: bool = False, **asked: Any
+        self,
+        recorder: Recorder,
+        proc: str,
+        at: dict[Partition, int],
+        place: Partition,
+        *,
+        marks: bool = False,
+        **asked: Any,
     ) -> list[Record] | None:
         """A fetch that is told of, and that moves `at` on; with `marks` it is told how far the leader had committed."""
         op = recorder.invoke(proc, "poll", **asked)
@@ -71,7 +78,7 @@ class Shelf:
         at[place] = found.after
         return found.records
 
-    def _request(self, place: Place, offset: int, epoch: int) -> Message:
+    def _request(self, place: Partition, offset: int, epoch: int) -> Message:
         part = Message(
             partition=place[1],
             current_leader_epoch=epoch,
@@ -120,7 +127,7 @@ def _records(tp: str, data: bytes, at: int) -> Iterator[Record]:
 class Reader:
     """Reads these partitions from their beginning, and asks now and then where they end."""
 
-    def __init__(self, caller: Caller, recorder: Recorder, name: str, places: list[Place], isolation: str) -> None:
+    def __init__(self, caller: Caller, recorder: Recorder, name: str, places: list[Partition], isolation: str) -> None:
         self._caller = caller
         self._recorder = recorder
         self._proc = f"{name}/1"
@@ -142,11 +149,11 @@ class Reader:
             while self._at[place] < end:
                 await self._poll(place)
 
-    async def _poll(self, place: Place) -> None:
+    async def _poll(self, place: Partition) -> None:
         if await self._shelf.poll(self._recorder, self._proc, self._at, place, marks=True) is None:
             await self._caller.pause()
 
-    async def _ask_end(self, place: Place) -> None:
+    async def _ask_end(self, place: Partition) -> None:
         details = {"at": "end"}
         op = self._recorder.invoke(self._proc, "list_offsets", tp=f"{place[0]}-{place[1]}", details=details)
         try:
@@ -157,7 +164,7 @@ class Reader:
             self._recorder.ok(op, off=end)
 
 
-async def sure_end(caller: Caller, place: Place, *, stable: bool = False) -> int:
+async def sure_end(caller: Caller, place: Partition, *, stable: bool = False) -> int:
     """The end of a partition, however often it takes to get an answer."""
     while True:
         try:
@@ -166,7 +173,7 @@ async def sure_end(caller: Caller, place: Place, *, stable: bool = False) -> int
             await caller.pause()
 
 
-async def read_everything(caller: Caller, recorder: Recorder, places: list[Place]) -> None:
+async def read_everything(caller: Caller, recorder: Recorder, places: list[Partition]) -> None:
     """The final read: every partition from its start to its end, once for each isolation."""
     for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
         shelf = Shelf(caller, isolation)

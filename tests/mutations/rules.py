@@ -239,7 +239,7 @@ CASES = [
     case(
         18,
         "cluster.membership",
-        "        mine = await _own_registration(store, place.broker_id) if reply_lost else None",
+        "        mine = await _own_registration(store, identity.broker_id) if reply_lost else None",
         "        mine = None",
         "tests.unit.cluster.test_membership:test_a_lost_answer_registers_a_broker_once",
         0,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode
 
 NO_ERROR = ErrorCode.none
@@ -122,7 +123,7 @@ class FetchOffsets(Struct, frozen=True):
     that is not what it says; partitions without an offset are not in it."""
 
     group_id: str
-    partitions: tuple[tuple[str, int], ...] | None  # None: all
+    partitions: tuple[TopicPartition, ...] | None  # None: all
     require_stable: bool = False  # UNSTABLE in place of an offset that an open transaction may change
     member_id: str | None = None  # set: only if this member of a consumer group
     member_epoch: int = -1  # is in this epoch
@@ -132,7 +133,7 @@ class DeleteOffsets(Struct, frozen=True):
     """Answered with one ErrorCode for each of `partitions`, or with one about the group as a whole."""
 
     group_id: str
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 class ListGroups(Struct, frozen=True):

@@ -21,11 +21,12 @@ from headrace.coordinators.groups.records import (
     read_offset,
 )
 from headrace.model.journal_entry import NO_PRODUCER_ID
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import Malformed
 
 logger = logging.getLogger(__name__)
 
-Offsets = dict[tuple[str, int], CommittedOffset]  # by (topic, partition)
+Offsets = dict[TopicPartition, CommittedOffset]
 
 
 class DurableGroups:
@@ -48,7 +49,7 @@ class DurableGroups:
     def apply_end(self, producer_id: int, commit: bool) -> None:
         """The producer's transaction has ended."""
         for (group_id, topic, partition), offset in self.pending.ended(producer_id, commit):
-            self.offsets.setdefault(group_id, {})[topic, partition] = offset
+            self.offsets.setdefault(group_id, {})[TopicPartition(topic, partition)] = offset
 
     def _apply_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
         what = read_key(key)
@@ -59,7 +60,7 @@ class DurableGroups:
     def _apply(self, key: bytes, value: bytes | None) -> None:
         what = read_key(key)
         if isinstance(what, OffsetKey):
-            place = (what.topic, what.partition)
+            place = TopicPartition(what.topic, what.partition)
             self.pending.overtaken((what.group_id, *place))
             if value is not None:
                 self.offsets.setdefault(what.group_id, {})[place] = read_offset(value)

@@ -27,6 +27,7 @@ from headrace.coordinators.groups.subscription import CONSUMER
 from headrace.coordinators.shard import Outcome
 from headrace.model.image import ClusterImage
 from headrace.model.topic_config import topic_config
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode
 
 
@@ -120,10 +121,10 @@ class GroupOffsets:
 
     # --- with time --------------------------------------------------------------------------------------------------
 
-    def expired(self, group: Group | ConsumerGroup, now_ms: int) -> list[tuple[str, int]]:
+    def expired(self, group: Group | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
         """The group's offsets that nobody can be expected to come back for, or whose topic is gone."""
         image = self._topics.image()
-        offsets, orphans = Offsets(), list[tuple[str, int]]()
+        offsets, orphans = Offsets(), list[TopicPartition]()
         for place, committed in self._durable.offsets_of(group.id).items():
             if _orphaned(place[0], committed, image):
                 orphans.append(place)  # its deletion fell into a crash of the coordinator
@@ -131,7 +132,7 @@ class GroupOffsets:
                 offsets[place] = committed
         return orphans + self._outlived(group, offsets, now_ms)
 
-    def _outlived(self, group: Group | ConsumerGroup, offsets: Offsets, now_ms: int) -> list[tuple[str, int]]:
+    def _outlived(self, group: Group | ConsumerGroup, offsets: Offsets, now_ms: int) -> list[TopicPartition]:
         subscribed, emptied_ms = self._use(group) if offsets else (None, 0)
         if subscribed is None:
             return []

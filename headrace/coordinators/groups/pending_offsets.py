@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.coordinators.groups.commands import CommittedOffset
+from headrace.model.topic_partition import TopicPartition
 
 Spot = tuple[str, str, int]  # group, topic, partition
 
@@ -47,9 +48,9 @@ class PendingOffsets:
     def has(self, group_id: str, topic: str, partition: int) -> bool:
         return (group_id, topic, partition) in self._producers
 
-    def of(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """(topic, partition) of everything that is pending for the group."""
-        return ((topic, partition) for group, topic, partition in self._producers if group == group_id)
+    def of(self, group_id: str) -> Iterator[TopicPartition]:
+        """Everything that is pending for the group."""
+        return (TopicPartition(topic, partition) for group, topic, partition in self._producers if group == group_id)
 
     def groups(self) -> list[str]:
         return list(dict.fromkeys(group for group, _, _ in self._producers))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from headrace.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Place
+from headrace.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode
 
 
@@ -39,7 +40,7 @@ class AddPartitions(Struct, frozen=True):
     transactional_id: str
     producer_id: int
     epoch: int
-    partitions: frozenset[Place]
+    partitions: frozenset[TopicPartition]
     version: int = 0  # transaction.version of the client
 
 
@@ -49,7 +50,7 @@ class VerifyPartitions(Struct, frozen=True):
     transactional_id: str
     producer_id: int
     epoch: int
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 class EndTransaction(Struct, frozen=True):

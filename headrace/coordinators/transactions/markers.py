@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headrace.coordinators.transactions.transaction import Place
+from headrace.model.topic_partition import TopicPartition
 from headrace.model.transaction_end import TransactionEnd
 
 
@@ -25,7 +25,7 @@ class Decision(Struct, frozen=True):
     producer_epoch: int
     commit: bool
     version: int  # transaction.version
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
     def marks(self, coordinator_epoch: int) -> list[Mark]:
         end = TransactionEnd(self.producer_id, self.producer_epoch, coordinator_epoch, self.commit, self.version)

@@ -20,7 +20,8 @@ import struct
 
 from headrace.coordinators.record_fields import Cursor, compact_string, string, tagged, varint
 from headrace.coordinators.shard import Record
-from headrace.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Place, State, Transaction
+from headrace.coordinators.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, State, Transaction
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import Malformed
 
 KEY = 0
@@ -121,13 +122,13 @@ def read_transaction(raw: bytes) -> Transaction:
     )
 
 
-def _read_partitions(cursor: Cursor, flexible: bool) -> frozenset[Place]:
+def _read_partitions(cursor: Cursor, flexible: bool) -> frozenset[TopicPartition]:
     count = cursor.varint() - 1 if flexible else cursor.number("i")
-    places: set[Place] = set()
+    places: set[TopicPartition] = set()
     for _ in range(count):
         topic = cursor.compact_string() if flexible else cursor.string()
         indexes = cursor.varint() - 1 if flexible else cursor.number("i")
-        places.update((topic, cursor.number("i")) for _ in range(indexes))
+        places.update(TopicPartition(topic, cursor.number("i")) for _ in range(indexes))
         if flexible:
             cursor.tagged()
     return frozenset(places)

@@ -21,14 +21,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.model.topic_partition import TopicPartition
 from headrace.model.transaction_end import BUMPING_VERSION
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIME = -1
 MAX_EPOCH = 0x7FFF  # used for the last marker of a producer id only, never given to a client
-
-Place = tuple[str, int]  # topic and partition
 
 
 class State(Enum):
@@ -66,7 +65,7 @@ class Transaction(Struct, frozen=True):
     next_producer_id: int = NO_PRODUCER_ID  # takes over when the markers are written
     timeout_ms: int = 0
     state: State = State.EMPTY
-    partitions: frozenset[Place] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     version: int = 0  # transaction.version of the client
@@ -109,7 +108,7 @@ class Transaction(Struct, frozen=True):
 
     # --- the transaction --------------------------------------------------------------------------------------------
 
-    def with_partitions(self, added: frozenset[Place], version: int, now_ms: int) -> Transaction:
+    def with_partitions(self, added: frozenset[TopicPartition], version: int, now_ms: int) -> Transaction:
         start_ms = self.start_ms if self.state is State.ONGOING else now_ms
         return self.moved(
             State.ONGOING,

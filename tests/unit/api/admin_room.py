@@ -12,7 +12,7 @@ from typing import Any
 from headrace.api.contract import Caller, Handler, Peer, Request
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.store import Store
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
@@ -66,7 +66,7 @@ async def admin_room(folder: Path) -> AsyncIterator[AdminRoom]:
     await store.open()
     entropy, clock = SeededEntropy(7), AdvanceableClock()
     await found_cluster(store, entropy)
-    await register_broker(store, Place(BROKER_ID, "registered.example", 9092, "rack-a"), clock)
+    await register_broker(store, BrokerIdentity(BROKER_ID, "registered.example", 9092, "rack-a"), clock)
     view = ClusterView()
     controller = Controller(store, view, BROKER_ID, TopicDefaults(1, 1, BrokerFile(BROKER_ID)), entropy, clock)
     await controller.take_office()

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from headrace.cli.options import parse_address, parse_brokers, parse_pairs, parse_topic_partition, unescape
-from headrace.cli.places import Place, parse_place
+from headrace.cli.places import LogPosition, parse_place
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_an_unknown_escape_is_refused(typed: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("start", Place("start")),
-        ("end", Place("end")),
-        ("offset:42", Place("offset", 42)),
-        ("offset:-5", Place("offset", -5)),
-        ("time:1000", Place("time", 1000)),
-        ("time:-1s", Place("time", 9000)),
-        ("shift:-3", Place("shift", -3)),
+        ("start", LogPosition("start")),
+        ("end", LogPosition("end")),
+        ("offset:42", LogPosition("offset", 42)),
+        ("offset:-5", LogPosition("offset", -5)),
+        ("time:1000", LogPosition("time", 1000)),
+        ("time:-1s", LogPosition("time", 9000)),
+        ("shift:-3", LogPosition("shift", -3)),
     ],
 )
-def test_a_place_in_a_log_has_five_forms(text: str, place: Place) -> None:
+def test_a_place_in_a_log_has_five_forms(text: str, place: LogPosition) -> None:
     assert parse_place(text, now=10_000, shift_allowed=True) == place
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.settings_in_force import BrokerFile
@@ -35,7 +35,7 @@ async def office(path: Path, brokers: int = 1, partitions: int = 1) -> AsyncIter
     entropy = SeededEntropy(path.stat().st_ino)
     await found_cluster(store, entropy)
     for broker in range(1, brokers + 1):
-        await register_broker(store, Place(broker, "127.0.0.1", 9000 + broker, None), SystemClock())
+        await register_broker(store, BrokerIdentity(broker, "127.0.0.1", 9000 + broker, None), SystemClock())
     view = ClusterView()
     controller = Controller(store, view, 1, TopicDefaults(partitions, 1, BrokerFile(1)), entropy, SystemClock())
     await controller.take_office()

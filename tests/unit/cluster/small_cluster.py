@@ -14,13 +14,13 @@ from headrace.cluster.controller import Controller
 from headrace.cluster.election import LogEnd
 from headrace.cluster.following import Following
 from headrace.cluster.isr_writes import IsrWrites
-from headrace.cluster.membership import Place, found_cluster, register_broker
-from headrace.cluster.recovery import Place as PartitionPlace
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.store import SessionLost, Store
 from headrace.cluster.topic_changes import NewTopic, TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage
 from headrace.model.settings_in_force import BrokerFile
+from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.entropy import SeededEntropy
 from sim.loop import SimClock, run
@@ -49,7 +49,7 @@ class Cluster:
         self.clock = SimClock()
         self.settings = settings
         self.members: dict[int, Member] = {}
-        self.ends: dict[int, dict[PartitionPlace, LogEnd]] = {}
+        self.ends: dict[int, dict[TopicPartition, LogEnd]] = {}
         self.failures: list[BaseException] = []
 
     async def start(self, number: int, *, kept_epoch: int | None = None, rack: str | None = None) -> Member:
@@ -60,7 +60,11 @@ class Cluster:
         following = Following(store, view)
         await following.begin()
         epoch = await register_broker(
-            store, Place(number, "127.0.0.1", 9000 + number, rack), self.clock, kept_epoch=kept_epoch, patience_s=30
+            store,
+            BrokerIdentity(number, "127.0.0.1", 9000 + number, rack),
+            self.clock,
+            kept_epoch=kept_epoch,
+            patience_s=30,
         )
         file = BrokerFile(number, self.settings)
         defaults = TopicDefaults(1, None, file)
@@ -101,7 +105,7 @@ class Cluster:
         await asyncio.gather(*member.tasks, return_exceptions=True)
         return member
 
-    async def ask(self, broker: BrokerImage, partitions: Sequence[PartitionPlace]) -> dict[PartitionPlace, LogEnd]:
+    async def ask(self, broker: BrokerImage, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogEnd]:
         answers = self.ends.get(broker.id, {})
         return {place: answers[place] for place in partitions if place in answers}
 

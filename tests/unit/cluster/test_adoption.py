@@ -9,7 +9,7 @@ import pytest
 from headrace.cluster import znodes
 from headrace.cluster.adoption import ADOPTING, copy_cluster
 from headrace.cluster.following import Following
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.store import ConnectionLost, Operation, Stat, Store
 from headrace.cluster.view import ClusterView
 from headrace.model.failure import Failure
@@ -29,7 +29,7 @@ async def single_broker() -> Store:
     for _ in range(3):
         await store.close()
         store = await ensemble.connect("broker")
-        await register_broker(store, Place(1, "here", 9092, None), SimClock())
+        await register_broker(store, BrokerIdentity(1, "here", 9092, None), SimClock())
         await store.set(znodes.CONTROLLER_EPOCH, znodes.encode_controller(1))
     return store
 
@@ -50,7 +50,7 @@ def test_a_copy_shows_the_same_cluster_with_its_epochs_and_without_who_was_alive
         assert after.brokers == {}
         for path in (znodes.broker_epoch_path(1), znodes.CONTROLLER_EPOCH):
             assert (await target.get(path))[1].version == (await source.get(path))[1].version
-        assert await register_broker(target, Place(1, "here", 9092, None), SimClock(), kept_epoch=2) == 3
+        assert await register_broker(target, BrokerIdentity(1, "here", 9092, None), SimClock(), kept_epoch=2) == 3
         assert await target.exists(ADOPTING) is None
         assert await copy_cluster(source, target, "zk/folder") == 0, "done already"
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from headrace.cluster import znodes
 from headrace.cluster.change import create_partition, set_partition
 from headrace.cluster.following import Following
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.store import Create, Delete, NoNode, SessionState, Set, Stat, Store, Watch
 from headrace.cluster.view import ClusterView
 from headrace.model.image import ClusterImage, PartitionImage, TopicImage
@@ -75,7 +75,7 @@ def test_everything_that_is_stored_is_seen_at_the_start() -> None:
     async def story() -> None:
         ensemble, view = SimZooKeeper(3), ClusterView()
         store = await cluster(ensemble)
-        await register_broker(store, Place(4, "here", 9092, "r"), SimClock())
+        await register_broker(store, BrokerIdentity(4, "here", 9092, "r"), SimClock())
         await store.create(znodes.CONTROLLER, znodes.encode_controller(4), ephemeral=True)
         await store.create(znodes.broker_settings_path(""), znodes.encode_settings({"a": "b"}))
         await store.set(znodes.GROUP_SETTINGS, znodes.encode_group_settings({"g": {"a": "b"}}))
@@ -166,7 +166,7 @@ def test_a_broker_that_was_started_again_has_another_epoch_and_a_dead_one_is_gon
         async with following(ensemble, view):
             for start in range(3):
                 broker = await ensemble.connect("broker")
-                epoch = await register_broker(broker, Place(5, "there", 9092, None), SimClock())
+                epoch = await register_broker(broker, BrokerIdentity(5, "there", 9092, None), SimClock())
                 assert epoch == start
                 await seen(view, lambda image, epoch=epoch: 5 in image.brokers and image.brokers[5].epoch == epoch)  # type: ignore[misc]
                 await broker.close()
@@ -216,7 +216,7 @@ def test_a_broker_that_comes_back_while_it_is_looked_for_is_there() -> None:
     async def story() -> None:
         ensemble, view = SimZooKeeper(3), ClusterView()
         await cluster(ensemble)
-        place = Place(5, "there", 9092, None)
+        place = BrokerIdentity(5, "there", 9092, None)
         first = await ensemble.connect("broker")
         await register_broker(first, place, SimClock())
 
@@ -250,7 +250,7 @@ def test_what_a_list_does_not_name_yet_is_not_taken_from_the_view() -> None:
             view.subscribe(lambda old, new: shown.append("orders" in new.topics))
             await make(store, topic(2))
             view.merge(view.image.with_topics([topic(2)]))
-            await register_broker(store, Place(5, "there", 9092, None), SimClock())
+            await register_broker(store, BrokerIdentity(5, "there", 9092, None), SimClock())
             await seen(view, lambda image: 5 in image.brokers)
             await SimClock().sleep(1)
         assert all(shown)

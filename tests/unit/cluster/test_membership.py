@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.cluster import znodes
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.setting_changes import SettingChange, SettingOperation
 from headrace.model.failure import Failure
 from headrace.world.clock import SystemClock
@@ -51,8 +51,8 @@ def test_a_cluster_from_before_groups_had_settings_gets_a_place_for_them(in_offi
 def test_two_brokers_cannot_have_one_id(in_office: InOffice) -> None:
     async def story(office: Office) -> None:
         with pytest.raises(Failure, match="id 1 is already running"):
-            await register_broker(office.store, Place(1, "elsewhere", 9092, None), SystemClock())
-        assert await register_broker(office.store, Place(2, "elsewhere", 9092, "r"), SystemClock()) == 0
+            await register_broker(office.store, BrokerIdentity(1, "elsewhere", 9092, None), SystemClock())
+        assert await register_broker(office.store, BrokerIdentity(2, "elsewhere", 9092, "r"), SystemClock()) == 0
 
     in_office(story)
 
@@ -102,7 +102,7 @@ def test_a_lost_answer_registers_a_broker_once(seed: int) -> None:
         store = await ensemble.connect("broker")
         await found_cluster(store, SeededEntropy(1))
         ensemble.lose_reply("broker")
-        assert await register_broker(store, Place(1, "here", 9092, None), SimClock()) == 0
+        assert await register_broker(store, BrokerIdentity(1, "here", 9092, None), SimClock()) == 0
         assert await store.children(znodes.BROKERS) == ["1"]
 
     run(story(), seed=seed)
@@ -110,7 +110,7 @@ def test_a_lost_answer_registers_a_broker_once(seed: int) -> None:
 
 def test_what_an_earlier_session_left_is_waited_out_and_a_living_broker_is_not() -> None:
     async def story() -> None:
-        ensemble, clock, place = SimZooKeeper(1), SimClock(), Place(1, "here", 9092, None)
+        ensemble, clock, place = SimZooKeeper(1), SimClock(), BrokerIdentity(1, "here", 9092, None)
         first = await ensemble.connect("first")
         await found_cluster(first, SeededEntropy(1))
         await register_broker(first, place, clock)
@@ -127,7 +127,7 @@ def test_a_broker_lost_nothing_only_if_it_can_show_its_last_epoch() -> None:
     async def start(ensemble: SimZooKeeper, kept_epoch: int | None) -> tuple[int, int]:
         store = await ensemble.connect("broker")
         await found_cluster(store, SeededEntropy(1))
-        await register_broker(store, Place(1, "here", 9092, None), SimClock(), kept_epoch=kept_epoch)
+        await register_broker(store, BrokerIdentity(1, "here", 9092, None), SimClock(), kept_epoch=kept_epoch)
         found = znodes.decode_registration(1, (await store.get(znodes.broker_path(1)))[0])
         await store.close()
         return found.epoch, found.unbroken_since
@@ -147,7 +147,7 @@ def test_a_broker_lost_nothing_only_if_it_can_show_its_last_epoch() -> None:
 def test_a_broker_that_comes_with_another_disk_has_it_from_that_start_on() -> None:
     async def start(ensemble: SimZooKeeper, disk_id: str) -> tuple[int, int]:
         store = await ensemble.connect("broker")
-        await register_broker(store, Place(1, "here", 9092, None, disk_id), SimClock())
+        await register_broker(store, BrokerIdentity(1, "here", 9092, None, disk_id), SimClock())
         found = znodes.decode_registration(1, (await store.get(znodes.broker_path(1)))[0])
         await store.close()
         return found.epoch, found.disk_since

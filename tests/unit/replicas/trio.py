@@ -214,7 +214,7 @@ class Trio:
         epochs = tuple(self.nodes[member].epoch for member in members)
         self.store(leader=broker_id, leader_epoch=self.state.leader_epoch + 1, isr=members, isr_epochs=epochs)
 
-    # --- as IsrWrites -----------------------------------------------------------------------------------------------
+    # --- as IsrStore -------------------------------------------------------------------------------------------------
 
     def change(
         self, topic: str, partition: PartitionImage, joins: Sequence[tuple[int, int]]

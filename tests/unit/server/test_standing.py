@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.cluster import znodes
-from headrace.cluster.membership import Place, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
 from headrace.cluster.sessions import Sessions
 from headrace.cluster.view import ClusterView
 from headrace.model.failure import Failure
@@ -22,7 +22,7 @@ from sim.loop import SimClock, run
 from sim.zookeeper import SimZooKeeper
 from tests.unit.cluster.test_following import ORDERS, make, seen, topic
 
-PLACE = Place(1, "here", 9092, None)
+PLACE = BrokerIdentity(1, "here", 9092, None)
 
 
 @dataclass
@@ -109,7 +109,7 @@ def test_leaving_waits_until_others_lead_but_not_for_ever() -> None:
         ensemble, clock = SimZooKeeper(4), SimClock()
         async with life(ensemble) as broker:
             other = await ensemble.connect("other")
-            await register_broker(other, Place(2, "there", 9092, None), clock)
+            await register_broker(other, BrokerIdentity(2, "there", 9092, None), clock)
             await make(other, topic(1))
             await seen(broker.view, lambda image: "orders" in image.topics and 2 in image.brokers)
             leaving = asyncio.create_task(broker.standing.leave())

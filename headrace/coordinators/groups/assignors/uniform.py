@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from headrace.coordinators.groups.assignors.wishes import Plan, Wish
 
-_Place = tuple[int, int]  # (number of a topic, partition)
+_Part = tuple[int, int]  # a partition: the number of its topic, and its own
 
 
 def assign_uniform(wishes: Mapping[str, Wish], counts: Mapping[uuid.UUID, int]) -> Plan:
@@ -61,7 +61,7 @@ def _keep(
     counts: Mapping[uuid.UUID, int],
     shares: list[dict[int, set[int]]],
     loads: list[int],
-) -> dict[int, list[_Place]]:
+) -> dict[int, list[_Part]]:
     """Leaves everybody what they have and may keep; the rest is returned, by topic."""
     free = [set(range(counts[topic_id])) for topic_id in topics]
     numbers = {topic_id: number for number, topic_id in enumerate(topics)}
@@ -78,7 +78,7 @@ def _keep(
     return {number: [(number, partition) for partition in sorted(left)] for number, left in enumerate(free) if left}
 
 
-def _give(takers: tuple[int, ...], places: list[_Place], shares: list[dict[int, set[int]]], loads: list[int]) -> None:
+def _give(takers: tuple[int, ...], places: list[_Part], shares: list[dict[int, set[int]]], loads: list[int]) -> None:
     poorest = [(loads[member], member) for member in takers]
     heapify(poorest)
     for number, partition in places:
@@ -93,7 +93,7 @@ def _level(takers: tuple[int, ...], family: list[int], shares: list[dict[int, se
     low = min(loads[member] for member in takers)
     if max(loads[member] for member in takers) - low <= 1:
         return False
-    offers: dict[int, list[_Place]] = {}  # what each could hand over, the last first: partition by partition, so that
+    offers: dict[int, list[_Part]] = {}  # what each could hand over, the last first: partition by partition, so that
     for member in takers:  # it is not all of one topic that goes
         if loads[member] > low + 1:
             mine = [(partition, number) for number in family for partition in shares[member].get(number, ())]
