@@ -53,6 +53,8 @@ class Request(Struct, frozen=True):
     client_id: str
     body: Message
     caller: Caller
+    has_waited: bool = False
+    """The express lane has waited for this request already: answer it with what there is."""
 
     @property
     def peer(self) -> Peer:

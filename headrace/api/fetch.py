@@ -72,7 +72,7 @@ class Fetch:
             return Message(error_code=error.code)
         attempt = self.read(plan, body.max_bytes, reader)
         missing_bytes = min(body.min_bytes, body.max_bytes) - attempt.size
-        if attempt.urgent or missing_bytes <= 0 or body.max_wait_ms <= 0 or not plan.wanted:
+        if attempt.urgent or missing_bytes <= 0 or body.max_wait_ms <= 0 or not plan.wanted or request.has_waited:
             return self.answer(attempt)
         return _LongPoll(self, attempt, body, missing_bytes).reply
 

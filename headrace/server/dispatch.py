@@ -47,12 +47,13 @@ class Dispatcher:
         return self.in_full(frame, header, started, caller)
 
     def in_full(
-        self, frame: memoryview, header: frames.RequestHeader, started: float, caller: Caller
+        self, frame: memoryview, header: frames.RequestHeader, started: float, caller: Caller, *, has_waited: bool = False
     ) -> list[Buffer] | PendingReply | None:
         """The way of a request that has passed the checks and that no express lane has answered."""
         api_key, version, correlation_id, at = header
         body = decode_request(api_key, version, frame, at)
-        reply = self._apis[api_key].handler(Request(api_key, version, frames.client_id(frame), body, caller))
+        request = Request(api_key, version, frames.client_id(frame), body, caller, has_waited)
+        reply = self._apis[api_key].handler(request)
         if reply is None:
             self.note(api_key, started)
             return None
@@ -112,7 +113,8 @@ class ParkedReply:
     def finish(self, _: object) -> list[Buffer] | PendingReply | None:
         chunks = self._parked.answer()
         if chunks is None:  # by now there is something unusual about it
-            return self._dispatcher.in_full(self._parked.frame, self._header, self._started, self._caller)
+            frame, header = self._parked.frame, self._header
+            return self._dispatcher.in_full(frame, header, self._started, self._caller, has_waited=True)
         self._dispatcher.note(self._header[0], self._started)
         return chunks
 
