@@ -56,13 +56,15 @@ class CommitWaiters:
 class Wanting:
     """One fetch that waits for `missing_bytes` more over all its partitions, or for what changes its answer."""
 
-    __slots__ = ("done", "missing_bytes")
+    __slots__ = ("done", "has_news", "missing_bytes")
 
     def __init__(self, missing_bytes: int, done: asyncio.Future[None]) -> None:
         self.missing_bytes = missing_bytes
         self.done = done
+        self.has_news = False  # offsets were added, maybe without records (log/visible.py)
 
     def add(self, size: int) -> None:
+        self.has_news = True
         self.missing_bytes -= size
         if self.missing_bytes <= 0:
             self.wake()
@@ -210,7 +212,7 @@ class Wait:
     """For so many bytes more over all these partitions, for what changes the answer, or for the time to be up: then
     `due` is done. Who gives up cancels it."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "_timer", "_wanting", "due", "in_vain")
+    __slots__ = ("_partitions", "_timer", "_wanting", "due", "in_vain")
 
     def __init__(
         self, partitions: Sequence[Followed], audience: Audience, missing_bytes: int, wait_s: float, clock: Clock
@@ -218,7 +220,6 @@ class Wait:
         self.due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.in_vain = False  # time was up, and nothing had come
         self._partitions = partitions
-        self._missing_bytes = missing_bytes
         self._wanting = Wanting(missing_bytes, self.due)
         for partition in partitions:
             partition.readers.enter(self._wanting, audience, partition)
@@ -226,7 +227,7 @@ class Wait:
         self.due.add_done_callback(self._leave)
 
     def _expired(self) -> None:
-        self.in_vain = not self.due.done() and self._wanting.missing_bytes == self._missing_bytes
+        self.in_vain = not self.due.done() and not self._wanting.has_news
         self._wanting.wake()
 
     def _leave(self, _: object) -> None:

@@ -150,3 +150,52 @@ def test_a_fetch_whose_leader_resigns_is_answered_at_once(way: str) -> None:
         assert (code, took_ms) == (ErrorCode.not_leader_or_follower, 100)
 
     run(story())
+
+
+# --- for records only ------------------------------------------------------------------------------------------------
+
+DEDUP = {"headrace.dedup.window.ms": "600000"}
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_consumer_that_waits_is_woken_by_a_record_and_not_by_duplicates(way: str, stable: bool) -> None:
+    async def story() -> None:
+        room = Room(way, **DEDUP)
+        room.send(b"a")
+        for at in range(1, 4):
+            room.later(at / 10, room.send, b"a")
+        room.later(0.4, room.send, b"b")
+        records, _, took_ms = await room.fetch(1, stable=stable)
+        assert took_ms == 400
+        assert given(records, 1).values == [(4, b"b")]
+
+    run(story())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_consumer_at_offsets_without_records_gets_a_marker_at_once_and_waits_at_the_end(way: str) -> None:
+    async def story() -> None:
+        room = Room(way, **DEDUP)
+        for _ in range(4):
+            room.send(b"a")
+        marker, _, took_ms = await room.fetch(1)
+        reader = given(marker, 1)
+        assert (reader.values, reader.position, took_ms) == ([], 4, 0)
+        nothing, _, took_ms = await room.fetch(4)
+        assert (nothing, took_ms) == (b"", WAIT_MS)
+
+    run(story())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_consumer_whose_time_is_up_is_given_the_marker_over_what_came_meanwhile(way: str) -> None:
+    async def story() -> None:
+        room = Room(way, **DEDUP)
+        room.send(b"a")
+        room.later(0.1, room.send, b"a")
+        marker, _, took_ms = await room.fetch(1)
+        reader = given(marker, 1)
+        assert (reader.values, reader.position, took_ms) == ([], 2, WAIT_MS)
+
+    run(story())

@@ -8,6 +8,8 @@ from headrace.wire.batches import walk
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from tests.unit.log.batches import batch
+from tests.unit.log.test_dedup import batch_of
+from tests.unit.log.test_visible import Reader
 from tests.unit.replicas.trio import TOPIC_ID, Node, Trio, play
 
 
@@ -135,3 +137,28 @@ def test_a_new_leader_does_not_tell_an_end_before_what_was_told() -> None:
         assert answer.topics[0].partitions[0].offset == 3
 
     play(story)
+
+
+def test_a_follower_wakes_its_consumers_for_records_and_gives_a_marker_over_duplicates() -> None:
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        one.partition.append(batch_of(b"a"))
+        await trio.alike()
+        started_s = trio.clock.monotonic()
+        for at in (1, 2, 3):
+            trio.clock.call_later(at, one.partition.append, batch_of(b"a"))
+        trio.clock.call_later(4.0, one.partition.append, batch_of(b"b"))
+        woken = await fetch(two, 1, rack="rack-2", wait_ms=30_000)
+        assert 4.0 <= trio.clock.monotonic() - started_s < 5.0
+        reader = Reader(1)
+        reader.take(woken.records)
+        assert reader.values == [(4, b"b")]
+
+        one.partition.append(batch_of(b"a", b"b"))
+        await trio.alike()
+        assert one.batches() == two.batches(), "replicas get what is stored"
+        over = await fetch(two, 5, rack="rack-2", wait_ms=30_000)
+        reader.take(over.records)
+        assert (reader.values, reader.position) == ([(4, b"b")], 7)
+
+    play(story, headrace_dedup_window_ms=600_000)
