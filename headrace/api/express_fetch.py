@@ -45,13 +45,13 @@ class ExpressFetch:
         found = self._read(frame, version, at, caller)
         return None if found is None else found.whole(version, correlation_id)
 
-    def _read(self, frame: memoryview, version: int, at: int, caller: Caller) -> _Found | None:
+    def _read(self, frame: memoryview, version: int, at: int, caller: Caller) -> _Answer | None:
         asked = read_fetch(frame, version, at)
         if asked is None:
             return None
         wait_ms, min_bytes, max_bytes, stable, topics = asked
         left, size, more = min(max_bytes, self._max_bytes), 0, False
-        found = _Found(wait_ms, stable)
+        found = _Answer(wait_ms, stable)
         try:
             for topic, partitions in topics:
                 answers: list[PartitionFound] = []
@@ -85,7 +85,7 @@ class ExpressFetch:
         return self._host.find(topic, index) if isinstance(topic, str) else self._host.find_by_wire_id(topic, index)
 
 
-class _Found(Struct):
+class _Answer(Struct):
     """What there is for a request."""
 
     wait_ms: int
@@ -106,7 +106,7 @@ class LongPoll:
     __slots__ = ("_asked", "_lane", "due", "frame")
 
     def __init__(
-        self, lane: ExpressFetch, frame: memoryview, asked: tuple[int, int, int, Caller], found: _Found, clock: Clock
+        self, lane: ExpressFetch, frame: memoryview, asked: tuple[int, int, int, Caller], found: _Answer, clock: Clock
     ) -> None:
         self.frame = memoryview(bytes(frame))
         self._lane = lane

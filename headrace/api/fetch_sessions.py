@@ -1,9 +1,12 @@
 """Fetch sessions (KIP-227): a client that polls many partitions names them once, later only what changed.
 
 Epochs number the requests of a session, so that a lost reply is noticed: 0 opens one, -1 closes it, and a session id
-of 0 with epoch -1 asks for none. The store is bounded; when it is full the session that has been idle longest makes
-room if it has been idle for two minutes, and otherwise the client simply gets no session. One that has forgotten all of
-its partitions ends, and its client is told so by session id 0.
+of 0 with epoch -1 asks for none. The store is bounded; when it is full, the session that has been idle longest is
+dropped if it has been idle for two minutes, and otherwise the client gets no session. A session without partitions
+ends, and its client is told so by session id 0.
+
+Here are the sessions of consumers, and the nouns that all fetches share. Called by fetch.py; replicas have sessions of
+another kind (replica_fetch.py).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -24,11 +27,11 @@ _FIRST_EPOCH, _NO_EPOCH, _LAST_EPOCH = 0, -1, 2**31 - 1
 Key = tuple[str | uuid.UUID | None, int]
 
 
-class Wanted:
-    """One partition that a fetch asks for, and what its session last told about it."""
+class WantedPartition:
+    """One partition that a fetch asks for, and the high watermark and log start that its session was sent last."""
 
     __slots__ = (
-        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "told_end", "told_start", "topic",
+        "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "sent_end", "sent_start", "topic",
         "topic_id",
     )  # fmt: skip
 
@@ -36,8 +39,8 @@ class Wanted:
         self.topic: str = topic.topic
         self.topic_id: uuid.UUID | None = topic.topic_id
         self.index: int = partition.partition
-        self.told_end = -1
-        self.told_start = -1
+        self.sent_end = -1
+        self.sent_start = -1
         self.ask(partition)
 
     def ask(self, partition: Message) -> None:
@@ -45,6 +48,10 @@ class Wanted:
         self.max_bytes: int = partition.partition_max_bytes
         self.leader_epoch: int = partition.current_leader_epoch
         self.last_fetched_epoch: int = partition.last_fetched_epoch
+
+
+W = TypeVar("W", bound=WantedPartition)
+_W_contra = TypeVar("_W_contra", bound=WantedPartition, contravariant=True)
 
 
 class FetchSession:
@@ -55,13 +62,13 @@ class FetchSession:
         self.by_id = by_id
         self.next_epoch = 1
         self.last_used = now
-        self.wanted: OrderedDict[Key, Wanted] = OrderedDict()
+        self.wanted: OrderedDict[Key, WantedPartition] = OrderedDict()
 
     def update(self, body: Message) -> None:
         for key, topic, partition in _asked(body, self.by_id):
             known = self.wanted.get(key)
             if known is None:
-                self.wanted[key] = Wanted(topic, partition)
+                self.wanted[key] = WantedPartition(topic, partition)
             else:
                 known.ask(partition)
         for topic in body.forgotten_topics_data:
@@ -69,27 +76,27 @@ class FetchSession:
             for index in topic.partitions:
                 self.wanted.pop((name, index), None)
 
-    def served(self, wanted: Wanted) -> None:
+    def served(self, wanted: WantedPartition) -> None:
         """A partition that just gave records goes to the end, so that the byte limit starves none."""
         self.wanted.move_to_end((wanted.topic_id if self.by_id else wanted.topic, wanted.index))
 
 
-class KnownReader(Protocol):
-    """A session, as an answer needs it."""
+class AnsweredSession(Protocol[_W_contra]):
+    """A session, as its response needs it."""
 
     id: int
 
-    def served(self, wanted: Wanted) -> None:
-        """It got records of this partition."""
+    def served(self, wanted: _W_contra) -> None:
+        """The response has records of this partition."""
         ...
 
 
-class FetchPlan:
+class FetchPlan(Generic[W]):
     """What one request asks for: its partitions, and the session it belongs to, if any."""
 
     __slots__ = ("incremental", "session", "wanted")
 
-    def __init__(self, wanted: Sequence[Wanted], session: KnownReader | None, incremental: bool) -> None:
+    def __init__(self, wanted: Sequence[W], session: AnsweredSession[W] | None, incremental: bool) -> None:
         self.wanted = wanted
         self.session = session
         self.incremental = incremental
@@ -109,12 +116,12 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, body: Message, version: int) -> FetchPlan:
+    def plan(self, body: Message, version: int) -> FetchPlan[WantedPartition]:
         by_id = version >= 13
         if body.session_epoch in (_FIRST_EPOCH, _NO_EPOCH):
             if body.session_id:
                 self._sessions.pop(body.session_id, None)
-            wanted = [Wanted(topic, partition) for _, topic, partition in _asked(body, by_id)]
+            wanted = [WantedPartition(topic, partition) for _, topic, partition in _asked(body, by_id)]
             session = self._open(by_id, wanted) if body.session_epoch == _FIRST_EPOCH and version >= 7 else None
             return FetchPlan(wanted, session, False)
         session = self._sessions.get(body.session_id)
@@ -133,7 +140,7 @@ class FetchSessions:
             return FetchPlan((), None, False)
         return FetchPlan(list(session.wanted.values()), session, True)
 
-    def _open(self, by_id: bool, wanted: list[Wanted]) -> FetchSession | None:
+    def _open(self, by_id: bool, wanted: list[WantedPartition]) -> FetchSession | None:
         now = self._clock.monotonic()
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)

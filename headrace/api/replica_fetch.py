@@ -1,23 +1,24 @@
 """Fetch by replicas: what other brokers pull from the partitions led here.
 
-A broker follows thousands of partitions of which few have news at a time. So its session is kept by what is new: a
-partition stirs the sessions that watch it when something is appended, committed or over, and a fetch looks only at
-those that stirred, and at those that it mentions. What it mentions says what the replica has: that is noted before
-anything is read, since it is how records become committed.
+A broker follows thousands of partitions, and few of them have news at a time. So a replica's session keeps a list of
+those that have: a partition notifies the sessions that watch it of an append, of a commit and of the end of its
+leadership, and a fetch looks only at these partitions and at those that it mentions. What a fetch mentions says what
+the replica has. That is noted before anything is read, since it is how records become committed.
 
-One session for each replica: a broker that comes anew gets a new one, and the fetch that still waits in the old one is
-answered with nothing. Called by fetch.py, whose reading and answering it shares. What holds: what was not told, for
-want of room, is still new the next time.
+There is one session for each replica: a broker that opens another one ends it, and a fetch that still waits in it is
+answered with nothing. Called by fetch.py; the way from partitions to the response is in fetch_reading.py. Invariant:
+news that did not go out, for want of room, is still in the list for the next fetch.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from headrace.api.contract import Reply, Request
-from headrace.api.fetch_sessions import FetchPlan, Key, Wanted
+from headrace.api.contract import Peer, Reply, Request
+from headrace.api.fetch_reading import FetchReading, PartitionRead, diverging
+from headrace.api.fetch_sessions import FetchPlan, Key, WantedPartition
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -25,13 +26,10 @@ from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
-if TYPE_CHECKING:
-    from headrace.api.fetch import Fetch, Reader
-
 _LAST = 2**31 - 1
 
 
-class Watched(Wanted):
+class WatchedPartition(WantedPartition):
     """One partition that a replica follows."""
 
     __slots__ = ("_noted", "_partition", "_session", "_start")
@@ -47,20 +45,20 @@ class Watched(Wanted):
         self._noted = False
 
     def note(self, partition: Partition, replica_id: int, replica_epoch: int) -> None:
-        """What the replica says of itself by asking for this; once."""
+        """Tell the partition what the replica has, once for each request that says so."""
         if not self._noted:
             partition.replica_fetched(replica_id, replica_epoch, self.offset, self._start)
             self._noted = True
 
-    def stir(self) -> None:
-        self._session.stirred(self)
+    def notify(self) -> None:
+        self._session.add_news(self)
 
-    def tell(self) -> None:
-        self._session.to_tell = True
-        self._session.stirred(self)
+    def notify_high_watermark(self) -> None:
+        self._session.high_watermark_due = True
+        self._session.add_news(self)
 
     def watch(self, host: ReplicaHost) -> None:
-        """Be told by the partition as it is hosted now; by none if there is none."""
+        """Be notified by the partition as it is hosted now; by none if there is none."""
         try:
             hosted = host.find_by_id(self.topic_id, self.index)
         except KafkaError:
@@ -78,21 +76,23 @@ class Watched(Wanted):
 
 
 class ReplicaSession:
+    """What one replica follows, and which of it has news."""
+
     def __init__(self, session_id: int, replica_epoch: int) -> None:
         self.id = session_id
         self.replica_epoch = replica_epoch
         self.next_epoch = 1
-        self.news: dict[Watched, None] = {}  # in the order in which they get their turn
-        self.to_tell = False  # of high watermarks that moved
+        self.news: dict[WatchedPartition, None] = {}  # in the order in which they are read
+        self.high_watermark_due = False  # one that moved is worth an answer by now
         self._woken: asyncio.Future[None] | None = None
-        self._watched: dict[Key, Watched] = {}
+        self._watched: dict[Key, WatchedPartition] = {}
 
     def mention(self, body: Message, host: ReplicaHost) -> None:
         for topic, partition in _mentioned(body.topics):
             key = (topic.topic_id, partition.partition)
             known = self._watched.get(key)
             if known is None:
-                known = self._watched[key] = Watched(topic, partition, self)
+                known = self._watched[key] = WatchedPartition(topic, partition, self)
             else:
                 known.ask(partition)
             known.watch(host)
@@ -104,15 +104,15 @@ class ReplicaSession:
                     forgotten.leave()
                     self.news.pop(forgotten, None)
 
-    def stirred(self, watched: Watched) -> None:
+    def add_news(self, watched: WatchedPartition) -> None:
         self.news[watched] = None
         self.wake()
 
-    def served(self, wanted: Wanted) -> None:
-        """Who has got records stands last when there is news of it again."""
+    def served(self, wanted: WatchedPartition) -> None:
+        """It is last in the list anyway when it has news again."""
 
     def rest(self) -> asyncio.Future[None]:
-        """Done when there is news from now on. Called right after a look, before anybody else has his turn."""
+        """Done when there is news from now on. Called right after a look, before anything else can run."""
         self._woken = asyncio.get_running_loop().create_future()
         return self._woken
 
@@ -128,16 +128,40 @@ class ReplicaSession:
         self.wake()
 
 
+class ReplicaReader:
+    """How a replica reads: everything that is stored at the leader."""
+
+    __slots__ = ("epoch", "id", "peer", "stable")
+
+    def __init__(self, replica_id: int, replica_epoch: int, peer: Peer) -> None:
+        self.id = replica_id
+        self.epoch = replica_epoch
+        self.peer = peer
+        self.stable = False
+
+    def read(
+        self, wanted: WatchedPartition, partition: Partition, max_bytes: int, *, at_least_one: bool
+    ) -> PartitionRead[WatchedPartition]:
+        partition.check_leader(wanted.leader_epoch)
+        wanted.note(partition, self.id, self.epoch)
+        parted = diverging(wanted, partition)
+        if parted is not None:
+            return parted
+        found = partition.read_as_replica(self.id, wanted.offset, max_bytes, at_least_one=at_least_one)
+        return PartitionRead(wanted, partition, found)
+
+
 class ReplicaFetch:
-    def __init__(self, fetch: Fetch, host: ReplicaHost, clock: Clock, entropy: Entropy) -> None:
-        self._fetch = fetch
+    def __init__(self, reading: FetchReading, host: ReplicaHost, clock: Clock, entropy: Entropy) -> None:
+        self._reading = reading
         self._host = host
         self._clock = clock
         self._entropy = entropy
         self._sessions: dict[int, ReplicaSession] = {}
 
-    def __call__(self, request: Request, reader: Reader) -> Reply:
+    def __call__(self, request: Request, replica_id: int) -> Reply:
         body = request.body
+        reader = ReplicaReader(replica_id, body.replica_state.replica_epoch, request.peer)
         try:
             session = self._session(body, reader)
         except KafkaError as error:
@@ -146,39 +170,39 @@ class ReplicaFetch:
         answer = self._look(session, body.max_bytes, reader, is_last=body.max_wait_ms <= 0)
         return answer if answer is not None else self._wait(session, session.rest(), body, reader)
 
-    def _session(self, body: Message, reader: Reader) -> ReplicaSession:
-        session = self._sessions.get(reader.replica_id)
-        if session is not None and reader.replica_epoch < session.replica_epoch:
+    def _session(self, body: Message, reader: ReplicaReader) -> ReplicaSession:
+        session = self._sessions.get(reader.id)
+        if session is not None and reader.epoch < session.replica_epoch:
             raise KafkaError(ErrorCode.stale_broker_epoch)
         if body.session_epoch <= 0:
             if session is not None:
                 session.end()
-            session = ReplicaSession(self._entropy.integer(1, _LAST), reader.replica_epoch)
-            self._sessions[reader.replica_id] = session
+            session = ReplicaSession(self._entropy.integer(1, _LAST), reader.epoch)
+            self._sessions[reader.id] = session
             return session
-        if session is None or session.id != body.session_id or session.replica_epoch != reader.replica_epoch:
-            # A broker that registered anew has to say again what it has: what it said before was of its earlier start.
+        if session is None or session.id != body.session_id or session.replica_epoch != reader.epoch:
+            # A broker that has registered again must say again what it has: what it said came from its earlier start.
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         if body.session_epoch != session.next_epoch:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         session.next_epoch = 1 if session.next_epoch == _LAST else session.next_epoch + 1
         return session
 
-    def _look(self, session: ReplicaSession, max_bytes: int, reader: Reader, *, is_last: bool) -> Reply:
+    def _look(self, session: ReplicaSession, max_bytes: int, reader: ReplicaReader, *, is_last: bool) -> Reply:
         """The answer, if there is something to tell or no more time; else None."""
         news, session.news = session.news, {}
-        attempt = self._fetch.read(FetchPlan(list(news), session, True), max_bytes, reader)
-        session.news |= {watched: None for watched in attempt.left_over if isinstance(watched, Watched)}
-        untold = list(attempt.untold)
-        if is_last or attempt.urgent or attempt.size or (session.to_tell and untold):
-            session.to_tell = False
-            return self._fetch.answer(attempt)
-        for partition in untold:  # nothing but that: soon, for by then there may be more to say
-            partition.readers.tell_watchers_soon()
+        attempt = self._reading.read(FetchPlan(list(news), session, True), max_bytes, reader)
+        session.news |= dict.fromkeys(attempt.left_over)
+        unsent = list(attempt.unsent)
+        if is_last or attempt.urgent or attempt.size or (session.high_watermark_due and unsent):
+            session.high_watermark_due = False
+            return self._reading.answer(attempt)
+        for partition in unsent:  # nothing but that: soon, for by then there may be more to send
+            partition.readers.notify_high_watermark_soon()
         return None
 
     async def _wait(
-        self, session: ReplicaSession, woken: asyncio.Future[None], body: Message, reader: Reader
+        self, session: ReplicaSession, woken: asyncio.Future[None], body: Message, reader: ReplicaReader
     ) -> Message:
         """Until there is news worth an answer, or time is up. `woken` is from before this began to run."""
         deadline_s = self._clock.monotonic() + body.max_wait_ms / 1000
@@ -189,7 +213,7 @@ class ReplicaFetch:
                 await woken
             finally:
                 timer.cancel()
-            is_last = self._clock.monotonic() >= deadline_s or self._sessions.get(reader.replica_id) is not session
+            is_last = self._clock.monotonic() >= deadline_s or self._sessions.get(reader.id) is not session
             answer = self._look(session, body.max_bytes, reader, is_last=is_last)
             if answer is not None:
                 return answer if isinstance(answer, Message) else await cast("Awaitable[Message]", answer)

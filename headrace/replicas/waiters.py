@@ -16,7 +16,7 @@ from typing import Protocol
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import Clock, Timer
 
-HIGH_WATERMARK_NEWS_S = 0.02  # so much later replicas hear of it
+HIGH_WATERMARK_NEWS_S = 0.02  # how long replicas are left without news of nothing but the high watermark
 
 
 class CommitWaiters:
@@ -103,14 +103,14 @@ class Audience(Enum):
 
 
 class Watcher(Protocol):
-    """A replica elsewhere that is told for as long as it watches."""
+    """A follower's fetch session, which is notified for as long as it watches."""
 
-    def stir(self) -> None:
-        """There is something new, or it is over."""
+    def notify(self) -> None:
+        """Something was appended, or this broker leads no longer."""
         ...
 
-    def tell(self) -> None:
-        """The high watermark has moved, and it is time to say so."""
+    def notify_high_watermark(self) -> None:
+        """The high watermark has moved, and its delay is over."""
         ...
 
 
@@ -126,7 +126,7 @@ class Readers:
     """All fetches that wait for one partition, and the replicas that watch it."""
 
     __slots__ = (
-        "_clock", "_committed", "_ends_waiting", "_stable", "_stable_seen", "_telling", "_uncommitted_bytes",
+        "_clock", "_committed", "_ends_waiting", "_notifying", "_stable", "_stable_seen", "_uncommitted_bytes",
         "_watchers",
     )  # fmt: skip
 
@@ -138,7 +138,7 @@ class Readers:
         self._stable_seen = 0  # how far the waiting readers of stable records know of
         self._uncommitted_bytes = 0
         self._ends_waiting = False  # ends of transactions are among what is not committed
-        self._telling: Timer | None = None
+        self._notifying: Timer | None = None
 
     def enter(self, wanting: Wanting, audience: Audience, partition: Watermarked) -> None:
         """`wanting` is told of what comes, until it leaves."""
@@ -163,7 +163,7 @@ class Readers:
         self._uncommitted_bytes += size
         self._ends_waiting = self._ends_waiting or ends
         for watcher in self._watchers:
-            watcher.stir()
+            watcher.notify()
 
     def committed(self, before: int, offset: int, end: int, partition: Watermarked) -> None:
         """The high watermark went from `before` to `offset`, the log ends at `end`. How many bytes that is follows from
@@ -184,23 +184,23 @@ class Readers:
         if offset == end:
             self._ends_waiting = False
         if self._watchers:
-            self.tell_watchers_soon()
+            self.notify_high_watermark_soon()
 
-    def tell_watchers_soon(self) -> None:
-        """Of the high watermark: by then it may have moved on, and one answer does for both."""
-        if self._telling is None:
-            self._telling = self._clock.call_later(HIGH_WATERMARK_NEWS_S, self._tell_watchers)
+    def notify_high_watermark_soon(self) -> None:
+        """By then it may have moved on, and one answer does for both."""
+        if self._notifying is None:
+            self._notifying = self._clock.call_later(HIGH_WATERMARK_NEWS_S, self._notify_high_watermark)
 
-    def _tell_watchers(self) -> None:
-        self._telling = None
+    def _notify_high_watermark(self) -> None:
+        self._notifying = None
         for watcher in list(self._watchers):
-            watcher.tell()
+            watcher.notify_high_watermark()
 
     def wake_all(self) -> None:
         self._committed.wake_all()
         self._stable.wake_all()
         for watcher in list(self._watchers):
-            watcher.stir()
+            watcher.notify()
 
 
 class Followed(Watermarked, Protocol):

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from headrace.api.fetch_sessions import FetchPlan, FetchSessions
+from headrace.api.fetch_sessions import FetchPlan, FetchSessions, WantedPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.entropy import SeededEntropy
@@ -51,7 +51,7 @@ def asks(
     )
 
 
-def offsets(plan: FetchPlan) -> dict[tuple[str, int], int]:
+def offsets(plan: FetchPlan[WantedPartition]) -> dict[tuple[str, int], int]:
     return {(wanted.topic, wanted.index): wanted.offset for wanted in plan.wanted}
 
 
