@@ -47,7 +47,13 @@ class Dispatcher:
         return self.in_full(frame, header, started, caller)
 
     def in_full(
-        self, frame: memoryview, header: frames.RequestHeader, started: float, caller: Caller, *, has_waited: bool = False
+        self,
+        frame: memoryview,
+        header: frames.RequestHeader,
+        started: float,
+        caller: Caller,
+        *,
+        has_waited: bool = False,
     ) -> list[Buffer] | PendingReply | None:
         """The way of a request that has passed the checks and that no express lane has answered."""
         api_key, version, correlation_id, at = header
