@@ -9,7 +9,7 @@ import pytest
 
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
-from tests.unit.api.transaction_client import ADD_PARTITIONS, TOPIC, TXN_OFFSET_COMMIT, TransactionClient
+from tests.broker.api.transaction_client import ADD_PARTITIONS, TOPIC, TXN_OFFSET_COMMIT, TransactionClient
 
 ABSENT = "absent"
 
