@@ -1,5 +1,5 @@
 """Where Spark looks for format("headrace"): it imports `pyspark_<format>` and takes its DefaultSource."""
 
-from headrace.spark.source import HeadraceSource as DefaultSource
+from headrace.spark.data_source import HeadraceDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

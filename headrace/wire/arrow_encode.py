@@ -1,6 +1,6 @@
 """Rows in columns to record batches: for whoever writes many records at once and has them in Arrow's layout.
 
-Called by spark/sink_buffers.py with whole columns (row_columns.py), so that no record is ever a Python object. Compiled
+Called by spark/sink/buffers.py with whole columns (row_columns.py), so that no record is ever a Python object. Compiled
 code does the work where it could be built, its pure-Python twin elsewhere; both give the same bytes, which are those
 that records.encode_batch makes of the same records.
 

@@ -1,6 +1,6 @@
 """Columns of rows that are to be written, as buffers in Arrow's layout. No Arrow library is needed to hold them.
 
-Made by whoever has Arrow arrays (spark/sink_rows.py), taken by arrow_encode.py and its two twins. Numbers are
+Made by whoever has Arrow arrays (spark/sink/rows.py), taken by arrow_encode.py and its two twins. Numbers are
 little-endian, as Arrow has them on every machine that it runs on here; a bitmap has its first row in the lowest bit;
 `first` is the row of the buffers with which the column begins, so a slice of an array needs no copy.
 

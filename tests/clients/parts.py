@@ -22,8 +22,8 @@ from tests.clients.suites import ROOT, java_missing, say
 
 DEADLINE_S = 1200.0
 SPARK_TESTS = (
-    "tests/broker/spark/test_sink_task.py",
-    "tests/broker/spark/test_sink_commit.py",
+    "tests/broker/spark/sink/test_task.py",
+    "tests/broker/spark/sink/test_commit.py",
     "tests/spark/test_source.py",
     "tests/spark/test_sink.py",
 )

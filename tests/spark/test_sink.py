@@ -15,8 +15,9 @@ from pyspark.sql.functions import udf
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
-from tests.broker.spark.sink_world import committed
+from tests.broker.spark.sink.world import committed
 from tests.spark.topics import Topics
+from tests.broker.spark.sink.world import committed
 
 PATIENCE_S = 300
 

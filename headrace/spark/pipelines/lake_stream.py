@@ -14,9 +14,9 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from headrace.spark.archive_read import LakePiece, LivePiece, open_archive, read_lake
 from headrace.spark.lake.rows import RECORD_SCHEMA
 from headrace.spark.pipelines.replay_plan import Plan
+from headrace.spark.source.archive_read import LakePiece, LivePiece, open_archive, read_lake
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -142,11 +142,11 @@ def _guarded(made: Pipeline, config: Configuration, run: Run) -> dict[str, objec
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from headrace.spark.source import HeadraceSource
+    from headrace.spark.data_source import HeadraceDataSource
 
     try:
         # Spark finds it by its name, too, but looks for it in a new process, which a busy machine may starve.
-        run.spark.dataSource.register(HeadraceSource)
+        run.spark.dataSource.register(HeadraceDataSource)
         # As a sink it is found only through the session that is active in this thread, and this makes it so.
         run.spark.createDataFrame([(1,)], "one int")
         return made.run(config, run)

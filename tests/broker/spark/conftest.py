@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.testing.local_broker import LocalBroker
-from tests.broker.spark.source_world import Source
+from tests.broker.spark.source.world import Source
 from tests.spark.topics import Topics
+from tests.broker.spark.source.world import Source
 
 
 @pytest.fixture(scope="module")

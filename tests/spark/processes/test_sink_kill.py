@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.testing.local_broker import LocalBroker
-from tests.broker.spark.sink_world import committed, create_topic, end_offsets
+from tests.broker.spark.sink.world import committed, create_topic, end_offsets
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "survivors"

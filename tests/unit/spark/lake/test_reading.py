@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.spark.archive_read import Archive, LakePiece, LivePiece, read_lake
 from headrace.spark.lake import file_writer
 from headrace.spark.lake.compaction import rewrite, small_files
 from headrace.spark.lake.reading import read_partition, row_groups
+from headrace.spark.source.archive_read import Archive, LakePiece, LivePiece, read_lake
 from headrace.world.entropy import SeededEntropy
 
 from .records import HOUR_MS, NOON_MS, TARGET_BYTES, append, every_minute, new_lake, records

@@ -1,0 +1,182 @@
+"""The driver's side of exactly once: decide which transactions of a batch count, and bring that about.
+
+Called when Spark has all commit messages of a batch, in a process that may die at any point. The order is everything:
+
+1. Take the stream over. Whoever tried to decide for it before cannot any more.
+2. If its last decision is not finished, finish it: commit each of its transactions, then write that it is done.
+3. If the batch is decided already, by this run before a crash, there is nothing to decide. If another run
+   decided it while this one worked, this one fails: somebody else is at work in its place.
+4. Look whether every transaction of this run is still open. If one is not, say so, and nothing is decided.
+5. Write the decision. From here on the batch counts, whatever happens.
+6. Finish it as in 2; then abort what belongs to decided batches and is in no decision.
+
+After a crash Spark runs the batch again with the same rows, tasks find it decided or not, and 2 or 3 take over.
+Invariant: a transaction is committed only if a decision names it, and aborted only if no decision can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from headrace.client.blocking import ConnectionLost
+from headrace.model.failure import Failure
+from headrace.spark.sink.decision_log import DecisionLog, Superseded, Tenure
+from headrace.spark.sink.decisions import Decision, Member, entries_of, forget
+from headrace.spark.sink.names import Stream, TaskAttempt, parse_attempt
+from headrace.spark.sink.transactions import COMMITTED_STATES, Producer, Transactions
+from headrace.wire.errors import ErrorCode, KafkaError
+
+WRITE_SINK, WRITE_BATCH = "@write", 0  # a plain write is a stream of one batch, under a name that no sink can have
+
+
+class Committer:
+    def __init__(self, log: DecisionLog, transactions: Transactions, topic: str) -> None:
+        self._log = log
+        self._transactions = transactions
+        self._topic = topic
+
+    def commit(self, stream: Stream, batch: int, run: str, members: Sequence[Member], *, was_decided: bool) -> None:
+        """Make the batch count, once. `was_decided` says that a task found it decided and so wrote nothing."""
+        if members or was_decided:
+            self._commit(stream, batch, run, members, was_decided)
+
+    def commit_write(self, stream: Stream, run: str, members: Sequence[Member]) -> None:
+        """Make a plain write count, once. Nobody will ask for it again, so the log forgets it."""
+        if members:
+            self._forget(self._commit(stream, WRITE_BATCH, run, members, False))
+
+    def finish_writes(self) -> None:
+        """Finish what the drivers of plain writes decided and, since they died, did not bring about."""
+        for decision in self._log.unfinished():
+            if decision.stream.sink == WRITE_SINK:
+                tenure = self._log.take_over(decision.stream)
+                self._finish(tenure)
+                self._forget(tenure)
+
+    def _forget(self, tenure: Tenure) -> None:
+        if tenure.last.batch >= 0:
+            with suppress(Superseded, ConnectionLost, KafkaError):  # the next write forgets it
+                tenure.write(forget(tenure.last))
+
+    def _commit(self, stream: Stream, batch: int, run: str, members: Sequence[Member], was_decided: bool) -> Tenure:
+        tenure = self._log.take_over(stream)
+        last = tenure.last
+        if last.batch >= batch:
+            self._refuse_another(last, batch, run, members)
+            self._finish(tenure)
+        else:
+            if was_decided:
+                raise Failure(f"a task found batch {batch} of {stream} decided, and the decision is gone from the log")
+            self._finish(tenure)
+            self._check_open(stream, batch, run, members)
+            self._decide(tenure, Decision(stream, batch, run, self._topic, tuple(members), done=False))
+            self._finish(tenure)
+        self._sweep(tenure.last)
+        return tenure
+
+    def abort(self, stream: Stream, batch: int, run: str) -> None:
+        """Give a run up: abort its transactions, also those of attempts that died without a word, unless it was
+        decided."""
+        tenure = self._log.take_over(stream)
+        last = tenure.last
+        if last.batch >= batch:
+            self._finish(tenure)
+        else:
+            # First the log says that this run decides nothing any more, not even a process of it that hung.
+            tenure.write(entries_of(replace(last, abandoned=run), last.parts))
+        self._sweep(tenure.last, run)
+
+    # --- the steps --------------------------------------------------------------------------------------------------
+
+    def _refuse_another(self, last: Decision, batch: int, run: str, members: Sequence[Member]) -> None:
+        if last.topic != self._topic:
+            raise Failure(
+                f"batch {batch} of {last.stream} was decided for topic {last.topic or '(of each row)'}, and this sink "
+                f"writes to {self._topic or '(that of each row)'}: two sinks of one query need two names, see option "
+                "sinkName"
+            )
+        if members and (last.batch, last.run) != (batch, run):
+            self._sweep(last)
+            raise Failure(
+                f"batch {batch} of {last.stream} was decided by another driver while this one worked on it (its last "
+                f"decision is on batch {last.batch}): the query runs twice, or two queries share a checkpoint; let "
+                "one of them go on"
+            )
+
+    def _check_open(self, stream: Stream, batch: int, run: str, members: Sequence[Member]) -> None:
+        """Fail while the batch can still be run again, rather than decide on something that is gone."""
+        attempts = [TaskAttempt(stream, batch, member.partition, run, member.attempt) for member in members]
+        states = self._transactions.describe_all([attempt.transactional_id for attempt in attempts])
+        for member, attempt in zip(members, attempts, strict=True):
+            name = attempt.transactional_id
+            found = states[name]
+            if not found.is_open or found.producer != Producer(member.producer_id, member.epoch):
+                raise Failure(
+                    f"the transaction {name} of task {member.partition} is {found.state or 'gone'} before it could be "
+                    "committed: was it open for longer than kafka.transaction.timeout.ms? "
+                    f"Batch {batch} of {stream} was not written: run it again, with a longer timeout or smaller batches"
+                )
+
+    def _decide(self, tenure: Tenure, intent: Decision) -> None:
+        if tenure.last.abandoned == intent.run:
+            raise Failure(f"batch {intent.batch} of {intent.stream} was given up by Spark, and is not written")
+        intent = replace(intent, abandoned=tenure.last.abandoned)
+        try:
+            tenure.write(entries_of(intent, tenure.last.parts))
+        except Superseded:
+            raise
+        except (ConnectionLost, KafkaError) as error:
+            # It may count or not: only the log knows.
+            again = self._log.take_over(intent.stream)
+            if (again.last.batch, again.last.run) != (intent.batch, intent.run):
+                raise Failure(
+                    f"the decision on batch {intent.batch} of {intent.stream} could not be written ({error}): the "
+                    "batch was not written, start the query again"
+                ) from error
+            tenure.adopt(again)
+
+    def _finish(self, tenure: Tenure) -> None:
+        """Commit all that the last decision names, and write that this is done."""
+        decision = tenure.last
+        if decision.done:
+            return
+        for member in decision.members:
+            self._commit_member(decision, member)
+        try:
+            tenure.write(entries_of(decision.finished(), decision.parts))
+        except (Superseded, ConnectionLost, KafkaError):
+            # All is committed. Whoever took over finds the decision and finishes it as well; nobody needs to fail.
+            tenure.adopt(self._log.take_over(decision.stream))
+            if not tenure.last.done and tenure.last.batch == decision.batch:
+                tenure.write(entries_of(decision.finished(), decision.parts))
+
+    def _commit_member(self, decision: Decision, member: Member) -> None:
+        attempt = decision.attempt_of(member)
+        producer = Producer(member.producer_id, member.epoch)
+        code = self._transactions.end(attempt.transactional_id, producer, commit=True)
+        if code is ErrorCode.none:
+            return
+        # Such an answer proves nothing: a transaction that was committed and one that was aborted give the same.
+        found = self._transactions.describe(attempt.transactional_id)
+        if found.state in COMMITTED_STATES and found.producer.id == producer.id:
+            return
+        raise Failure(
+            f"batch {decision.batch} of {decision.stream} is decided, but the transaction of its task "
+            f"{member.partition} ({attempt.transactional_id}) cannot be committed: the broker says {code.name}, its "
+            f"state is {found.state or 'unknown'}. Rows of this task are lost if it was aborted because the driver was "
+            "away for longer than kafka.transaction.timeout.ms; docs/spark-sink.md says how to go on"
+        )
+
+    def _sweep(self, decision: Decision, abandoned: str = "") -> None:
+        """Abort orphans: open transactions of decided batches that no decision names, and all of a run that was given
+        up. They would keep readers of committed records waiting. What cannot be aborted now is met again by the next
+        sweep, or ends by its timeout."""
+        with suppress(ConnectionLost, KafkaError):
+            for name in self._transactions.open_ids(decision.stream.prefix):
+                attempt = parse_attempt(decision.stream, name)
+                if attempt is None or decision.covers(attempt):
+                    continue
+                if attempt.batch <= decision.batch or attempt.run == abandoned:
+                    self._transactions.fence(name)

@@ -1,0 +1,274 @@
+"""The decision log: the compacted topic in which the sink's decisions stand, read and written.
+
+Owned by the driver; tasks only read. Whoever wants to decide for a stream takes it over first: a producer with the
+stream's own transactional id begins, which fences everybody who took it over before, and ends what they had open. Then
+the log is read, and so the newcomer knows every decision that was ever made and will know every one to come, until it
+is superseded itself. A decision is one transaction: all of its parts are in the log, or none. Between its records and
+its commit the log is read once more, up to them: a leader that is new may not show everything before it has
+replicated a record of its own time, and after that nothing can be missing.
+
+Reading needs no read_committed, whose end is where anybody's transaction is open: the end markers of each producer are
+in the log and say what counts. Compaction takes a marker only after all that it ended, and never comes as far as
+the last stable offset; so what lies before that and has no marker counts.
+"""
+
+from __future__ import annotations
+
+from headrace.client.metadata import Cluster
+from headrace.model.failure import Failure
+from headrace.spark.sink.decisions import Decision, decision_of, streams_in
+from headrace.spark.sink.names import Stream
+from headrace.spark.sink.transactions import FENCED, Producer, Transactions
+from headrace.wire import batches, records
+from headrace.wire.batches import TRANSACTIONAL
+from headrace.wire.end_markers import EndMarker, read_marker
+from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.messages import Message
+from headrace.wire.partitioning import partition_for_key
+from headrace.wire.record import Record
+from headrace.world.clock import SystemClock
+
+TOPIC = "__headrace_spark_sinks"
+PARTITIONS = 8
+REPLICAS = 3
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),  # tasks read it whole: small segments, so that compaction keeps it short
+    "min.cleanable.dirty.ratio": "0.05",
+}
+
+_PRODUCE, _FETCH, _LIST_OFFSETS, _CREATE_TOPICS = 0, 1, 2, 19
+_PRODUCE_VERSION, _FETCH_VERSION, _LIST_OFFSETS_VERSION = 9, 11, 2
+_EARLIEST = -2
+_FETCH_BYTES = 4 << 20
+_STALL_S, _PAUSE_S = 30.0, 0.01
+_TIMEOUT_MS = 60_000  # of a transaction that holds a decision: two requests long
+
+
+class Superseded(Failure):
+    """Somebody else has taken the stream over, so this one decides nothing any more."""
+
+
+class DecisionLog:
+    def __init__(self, cluster: Cluster, transactions: Transactions, clock: SystemClock) -> None:
+        self._cluster = cluster
+        self._transactions = transactions
+        self._clock = clock
+
+    def last(self, stream: Stream) -> Decision:
+        """The last decision on a stream that is final by now. One that is being made may be missed."""
+        count = self._partition_count()
+        if not count:
+            return Decision(stream)
+        return decision_of(stream, self._read(Settled(), _partition_of(stream, count)))
+
+    def unfinished(self) -> list[Decision]:
+        """Decisions on any stream whose commits are not all confirmed."""
+        found: list[Decision] = []
+        for partition in range(self._partition_count()):
+            latest = self._read(Settled(), partition)
+            found += [decision_of(stream, latest) for stream in streams_in(latest)]
+        return [decision for decision in found if not decision.done]
+
+    def take_over(self, stream: Stream) -> Tenure:
+        """Fence everybody else who decides for this stream, then read what was decided."""
+        partition = _partition_of(stream, self._partition_count() or self._create())
+        producer = self._transactions.begin(_transactional_id(stream), _TIMEOUT_MS)
+        tenure = Tenure(self, stream, partition, producer)
+        self._read(tenure.settled, partition)
+        return tenure
+
+    def write(self, tenure: Tenure, entries: list[tuple[bytes, bytes | None]]) -> None:
+        """All entries in one transaction. Superseded if somebody else took over; any other error leaves it open whether
+        they count, until the stream is taken over again."""
+        name, producer = _transactional_id(tenure.stream), tenure.producer
+        now_ms = self._clock.now_ms()
+        batch = records.encode_batch(
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=tenure.sequence,
+            attributes=TRANSACTIONAL,
+        )
+        try:
+            self._transactions.add(name, producer, [(TOPIC, tenure.partition)])
+            written_at = self._produce(name, tenure.partition, batch)
+            last = tenure.last
+            self._read(tenure.settled, tenure.partition, written_at)
+            if tenure.last != last:
+                self._transactions.end(name, producer, commit=False)
+                raise Superseded(f"{tenure.stream} was decided by another driver: is it running twice?")
+            code = self._transactions.end(name, producer, commit=True)
+            if code is not ErrorCode.none:
+                raise KafkaError(code, f"the decision on {tenure.stream} could not be committed: {code.name}")
+        except KafkaError as error:
+            if error.code in FENCED:
+                raise Superseded(f"another driver has taken over {tenure.stream}: is it running twice?") from error
+            raise
+        tenure.sequence += len(entries)
+        tenure.settled.write(entries, written_at + len(entries))
+
+    def _produce(self, name: str, partition: int, batch: bytearray) -> int:
+        """Where it stands in the log."""
+        data = Message(name=TOPIC, partition_data=[Message(index=partition, records=batch)])
+        body = Message(transactional_id=name, acks=-1, timeout_ms=30_000, topic_data=[data])
+        answer = self._cluster.call_leader(TOPIC, partition, _PRODUCE, body, version=_PRODUCE_VERSION)
+        result = answer.responses[0].partition_responses[0]
+        code = ErrorCode(result.error_code)
+        if code is not ErrorCode.none:
+            raise KafkaError(code, f"a decision could not be written to {TOPIC}-{partition}: {code.name}")
+        return int(result.base_offset)
+
+    # --- the topic --------------------------------------------------------------------------------------------------
+
+    def _partition_count(self) -> int:
+        topic = self._cluster.topics([TOPIC]).get(TOPIC)
+        return len(topic.partitions) if topic else 0
+
+    def _create(self) -> int:
+        """Make the topic; how many partitions it has."""
+        replicas = min(REPLICAS, len(self._cluster.brokers()))
+        topic = Message(
+            name=TOPIC,
+            num_partitions=PARTITIONS,
+            replication_factor=replicas,
+            configs=[Message(name=name, value=value) for name, value in SETTINGS.items()],
+        )
+        answer = self._cluster.call(_CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000))
+        for made in answer.topics:
+            if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+                code = ErrorCode(made.error_code)
+                raise Failure(
+                    f"the topic {TOPIC}, which holds the decisions of exactly-once sinks, cannot be created "
+                    f"({code.name}): create it with {PARTITIONS} partitions and cleanup.policy=compact, or write with "
+                    "option('delivery', 'at-least-once')"
+                )
+        begun_s = self._clock.monotonic()
+        while not (count := self._partition_count()):  # every broker learns of it in its own time
+            if self._clock.monotonic() - begun_s > _STALL_S:
+                raise Failure(f"the topic {TOPIC} was created, and is not there after {_STALL_S:g} s")
+            self._clock.pause(_PAUSE_S)
+        return count
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self, settled: Settled, partition: int, end: int = -1) -> dict[bytes, bytes]:
+        """Read on to the end of the log, or to `end`; the latest value of each key, of what is committed."""
+        begun_s = self._clock.monotonic()
+        while end < 0 or settled.next_offset < end:
+            found = self._fetch(partition, settled.next_offset)
+            if found.error_code == ErrorCode.offset_out_of_range and settled.next_offset == 0:
+                settled.next_offset = self._earliest(partition)
+                continue
+            if found.error_code != ErrorCode.none:
+                code = ErrorCode(found.error_code)
+                raise KafkaError(code, f"{TOPIC}-{partition} cannot be read at {settled.next_offset}: {code.name}")
+            if end < 0:
+                end = found.high_watermark  # what comes later is not asked for
+            if not settled.take(found.records or b"", found.last_stable_offset, end):
+                if self._clock.monotonic() - begun_s > _STALL_S:
+                    raise Failure(f"{TOPIC}-{partition} gives nothing from offset {settled.next_offset} on up to {end}")
+                self._clock.pause(_PAUSE_S)
+        return settled.latest()
+
+    def _fetch(self, partition: int, offset: int) -> Message:
+        asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+        body = Message(min_bytes=0, max_bytes=_FETCH_BYTES, topics=[Message(topic=TOPIC, partitions=[asked])])
+        answer = self._cluster.call_leader(TOPIC, partition, _FETCH, body, version=_FETCH_VERSION)
+        found: Message = answer.responses[0].partitions[0]
+        return found
+
+    def _earliest(self, partition: int) -> int:
+        asked = Message(partition_index=partition, timestamp=_EARLIEST)
+        body = Message(replica_id=-1, topics=[Message(name=TOPIC, partitions=[asked])])
+        answer = self._cluster.call_leader(TOPIC, partition, _LIST_OFFSETS, body, version=_LIST_OFFSETS_VERSION)
+        return int(answer.topics[0].partitions[0].offset)
+
+
+class Tenure:
+    """The right to decide for a stream, until somebody else takes over."""
+
+    def __init__(self, log: DecisionLog, stream: Stream, partition: int, producer: Producer) -> None:
+        self.stream = stream
+        self.partition = partition
+        self.producer = producer
+        self.sequence = 0
+        self.settled = Settled()
+        self._log = log
+
+    @property
+    def last(self) -> Decision:
+        """The last decision on the stream, as the log was when it was read."""
+        return decision_of(self.stream, self.settled.latest())
+
+    def write(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+        self._log.write(self, entries)
+
+    def adopt(self, later: Tenure) -> None:
+        """Go on with a tenure that the same process took after this one, whose last write has no known end."""
+        self.producer, self.sequence, self.settled = later.producer, later.sequence, later.settled
+
+
+class Settled:
+    """The committed entries of a partition, from its batches in order."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self._stable_offset = -1
+        self._latest: dict[bytes, bytes] = {}
+        self._waiting: dict[int, list[Record]] = {}  # by producer id, of transactions whose end was not seen yet
+
+    def take(self, buffer: batches.Buffer, stable_offset: int, end: int) -> bool:
+        """Take in what a fetch brought, up to `end`; false if that is nothing."""
+        start = self.next_offset
+        if stable_offset <= end:  # else it tells of ends that are not read yet
+            self._stable_offset = max(self._stable_offset, stable_offset)
+        for place, header in batches.walk(buffer):
+            if header.base_offset >= end:
+                break
+            if not batches.crc_ok(buffer, place, header):
+                raise KafkaError(ErrorCode.corrupt_message, f"{TOPIC} is corrupt at offset {header.base_offset}")
+            if header.is_control:
+                self._end(header.producer_id, read_marker(buffer, place))
+            else:
+                found = [record for record in records.decode(buffer, place) if record.offset >= start]
+                self._waiting.setdefault(header.producer_id, []).extend(found)
+            self.next_offset = max(self.next_offset, header.next_offset)
+        return self.next_offset > start
+
+    def write(self, entries: list[tuple[bytes, bytes | None]], next_offset: int) -> None:
+        """Take in what its reader has written and committed itself. The marker comes with the next read, and ends
+        nothing then."""
+        for key, value in entries:
+            self._apply(key, value)
+        self.next_offset = next_offset
+
+    def latest(self) -> dict[bytes, bytes]:
+        """The latest value of each key, of all that counts so far."""
+        for waiting in self._waiting.values():
+            while waiting and waiting[0].offset < self._stable_offset:
+                record = waiting.pop(0)
+                self._apply(record.key, record.value)
+        return self._latest
+
+    def _end(self, producer_id: int, marker: EndMarker | None) -> None:
+        ended = self._waiting.pop(producer_id, [])
+        if marker is not None and marker.commit:
+            for record in ended:
+                self._apply(record.key, record.value)
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        if key is None:
+            return
+        if value is None:
+            self._latest.pop(key, None)
+        else:
+            self._latest[key] = value
+
+
+def _partition_of(stream: Stream, count: int) -> int:
+    return partition_for_key(stream.key.encode(), count)
+
+
+def _transactional_id(stream: Stream) -> str:
+    return f"decisions/{stream.key}"

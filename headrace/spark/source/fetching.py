@@ -1,0 +1,213 @@
+"""One range of one partition, fetched from whoever leads it: the loop of a task.
+
+Called in a task for each live piece of what it reads. The next request leaves before the last response is decoded, so
+that the broker works while Spark takes the rows. Leaders that move, brokers that restart and answers that stay away are
+waited for, as long as `patience_s` without any progress; then one Failure says what did not come.
+
+Invariant: every offset of the range is either in a response that was handed on, or a DataLoss was reported for it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.client.blocking import Address, BlockingConnection, ConnectionLost, ReceiveBuffer
+from headrace.client.metadata import MOVED, Cluster
+from headrace.model.failure import Failure
+from headrace.spark.source import data_loss
+from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET, TopicPartition
+from headrace.spark.source.visible import Aborted, whole_batches
+from headrace.wire.batches import BatchHeader
+from headrace.wire.errors import ErrorCode
+from headrace.wire.messages import Message
+from headrace.world.clock import SystemClock
+
+_FETCH, _LIST_OFFSETS = 1, 2
+_LAST_VERSION_WITH_NAMES = 12
+_MAX_WAIT_MS = 500
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+
+@dataclass(frozen=True)
+class LiveRange:
+    """Offsets to fetch from a broker, and where the driver last saw their leader."""
+
+    place: TopicPartition
+    start: int
+    end: int
+    leader: Address | None
+    topic_id: str | None
+
+
+class Fetched(NamedTuple):
+    """The batches of one response; those that lie outside the range, in part or whole, too. Valid until the next."""
+
+    first: int  # records before this offset were not asked for
+    records: memoryview
+    found: list[tuple[int, BatchHeader]]
+    aborted: list[Aborted] | None  # None: uncommitted records may be seen
+
+
+class RangeFetch:
+    def __init__(self, options: SourceOptions, wanted: LiveRange, cluster: Cluster, clock: SystemClock) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._cluster = cluster
+        self._clock = clock
+        self._leader = wanted.leader
+        self._topic_id = None if wanted.topic_id is None else uuid.UUID(wanted.topic_id)
+        self._position = wanted.start
+        self._buffer = ReceiveBuffer()
+        self._connection: BlockingConnection | None = None  # with a request on its way
+        self._progress_at = clock.monotonic()
+        self._pause_s = _FIRST_PAUSE_S
+
+    def responses(self) -> Iterator[Fetched]:
+        """What the range holds, response by response."""
+        try:
+            while self._position < self._wanted.end:
+                got = self._next()
+                if got is not None:
+                    yield got
+        finally:
+            if self._connection is not None:  # the reader lost interest; the answer on its way is nobody's now
+                self._connection.close()
+
+    # --- one request ------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Fetched | None:
+        try:
+            if self._connection is None:
+                if self._leader is None and not self._find_leader():
+                    return None
+                self._ask()
+            part = self._receive()
+        except ConnectionLost as error:
+            self._lost_leader()
+            self._wait(str(error))
+            return None
+        if part.error_code != ErrorCode.none:
+            self._refused(ErrorCode(part.error_code))
+            return None
+        records = memoryview(part.records or b"")
+        found = whole_batches(records)
+        if not found or found[-1][1].next_offset <= self._position:
+            self._wait(f"the leader has nothing there yet, its high watermark is {part.high_watermark}")
+            return None
+        self._progress_at, self._pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
+        first, self._position = self._position, found[-1][1].next_offset
+        if self._position < self._wanted.end:
+            self._ask_ahead()
+        if not self._options.read_committed:
+            return Fetched(first, records, found, None)
+        named = part.aborted_transactions or []
+        return Fetched(first, records, found, [Aborted(one.producer_id, one.first_offset) for one in named])
+
+    def _ask(self) -> None:
+        assert self._leader is not None
+        connection = self._cluster.connection(self._leader)
+        size = self._options.fetch_bytes
+        part = Message(partition=self._wanted.place.partition, fetch_offset=self._position, partition_max_bytes=size)
+        topic = Message(topic=self._wanted.place.topic, topic_id=self._topic_id, partitions=[part])
+        body = Message(
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=int(self._options.read_committed),
+            topics=[topic],
+        )
+        version = connection.version_of(_FETCH)
+        if self._topic_id is None:
+            version = min(version, _LAST_VERSION_WITH_NAMES)
+        connection.send(_FETCH, body, version=version)
+        self._connection = connection
+
+    def _ask_ahead(self) -> None:
+        """Ask for what comes next; if that fails, it fails again when the answer is wanted."""
+        try:
+            self._ask()
+        except ConnectionLost:
+            self._lost_leader()
+
+    def _receive(self) -> Message:
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        answer = connection.receive(buffer=self._buffer)
+        if answer.error_code != ErrorCode.none:
+            return Message(error_code=answer.error_code)
+        part: Message = answer.responses[0].partitions[0]
+        return part
+
+    # --- trouble ----------------------------------------------------------------------------------------------------
+
+    def _lost_leader(self) -> None:
+        self._leader = None
+        self._cluster.forget(self._wanted.place.topic)
+
+    def _find_leader(self) -> bool:
+        """Whether there is a leader. A topic may be unknown for a moment, to a broker that starts; or for good."""
+        place = self._wanted.place
+        topic = self._cluster.topics([place.topic]).get(place.topic)
+        lost = ""
+        if topic is None and self._silent_s() > self._options.patience_s:
+            lost = data_loss.gone(place, self._position)
+        elif topic is not None and self._topic_id is not None and topic.id not in (None, self._topic_id):
+            lost = data_loss.created_anew(place, self._position)
+        if lost:
+            data_loss.report(self._options.fail_on_data_loss, lost)
+            self._position = self._wanted.end
+            return False
+        self._leader = None if topic is None else self._cluster.known_leader(*place)
+        if self._leader is None:
+            self._wait("it has no leader")
+        return self._leader is not None
+
+    def _silent_s(self) -> float:
+        return self._clock.monotonic() - self._progress_at
+
+    def _wait(self, why: str) -> None:
+        silent_s = self._silent_s()
+        if silent_s > self._options.patience_s:
+            place = self._wanted.place
+            raise Failure(
+                f"partition {place.partition} of topic {place.topic} gave nothing from offset {self._position} on "
+                f"for {silent_s:.0f} seconds, up to {self._wanted.end} was promised: {why}"
+            )
+        self._clock.pause(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _refused(self, code: ErrorCode) -> None:
+        place = self._wanted.place
+        if code == ErrorCode.offset_out_of_range:
+            self._out_of_range()
+        elif code in MOVED:
+            self._lost_leader()
+            self._wait(code.name)
+        else:
+            raise Failure(f"partition {place.partition} of topic {place.topic} refuses to be read: {code.name}")
+
+    def _out_of_range(self) -> None:
+        place = self._wanted.place
+        earliest, latest = self._edge(EARLIEST_OFFSET), self._edge(LATEST_OFFSET)
+        if earliest is None or latest is None:
+            self._lost_leader()
+            self._wait(ErrorCode.offset_out_of_range.name)
+        elif self._position < earliest:
+            data_loss.report(self._options.fail_on_data_loss, data_loss.aged_out(place, self._position, earliest))
+            self._position = earliest
+        elif self._position > latest:
+            data_loss.report(self._options.fail_on_data_loss, data_loss.went_back(place, self._position, latest))
+            self._position = self._wanted.end
+        else:  # another leader answered meanwhile
+            self._wait(ErrorCode.offset_out_of_range.name)
+
+    def _edge(self, which: int) -> int | None:
+        place = self._wanted.place
+        part = Message(partition_index=place.partition, timestamp=which)
+        body = Message(replica_id=-1, isolation_level=0, topics=[Message(name=place.topic, partitions=[part])])
+        answer = self._cluster.call_leader(*place, _LIST_OFFSETS, body).topics[0].partitions[0]
+        return answer.offset if answer.error_code == ErrorCode.none else None

@@ -1,0 +1,96 @@
+"""What one task reads: ranges of offsets in, Arrow record batches out.
+
+Called by Spark's Python workers through the readers. Connections are kept between the tasks of a worker process, since
+a micro-batch is short and connecting is not free; one task at a time runs in a process, so nobody shares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from headrace.client.metadata import Cluster
+from headrace.model.failure import Failure
+from headrace.spark.source.arrow_rows import ArrowRows
+from headrace.spark.source.fetching import LiveRange, RangeFetch
+from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.visible import visible_sections
+from headrace.spark.worker_process import settle
+from headrace.wire.columns import Section, read_columns
+from headrace.wire.errors import Malformed
+from headrace.world.clock import SystemClock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from headrace.spark.source.archive_read import LakePiece
+
+# What compressed batches open to may be many times a fetch; Spark gets it in portions of about this size.
+_PORTION_BYTES = 4 << 20
+
+_clusters: dict[tuple[object, ...], Cluster] = {}
+
+
+class ReadTask(InputPartition):
+    """The pieces that one task reads, one after the other."""
+
+    def __init__(self, pieces: tuple[LiveRange | LakePiece, ...]) -> None:
+        super().__init__(None)
+        self.pieces = pieces
+
+
+def read_task(options: SourceOptions, schema: StructType, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a task. Spark invents a task without pieces where there is nothing to read."""
+    settle()
+    for piece in task.pieces if isinstance(task, ReadTask) else ():
+        if isinstance(piece, LiveRange):
+            yield from read_range(options, schema, piece)
+        else:
+            from headrace.spark.source.archive_read import read_lake
+
+            yield from read_lake(piece, schema.fieldNames())
+
+
+def read_range(options: SourceOptions, schema: StructType, wanted: LiveRange) -> Iterator[pa.RecordBatch]:
+    """The rows of a range of offsets."""
+    rows = ArrowRows(schema, wanted.place)
+    fetch = RangeFetch(options, wanted, _cluster(options), SystemClock())
+    for first, records, found, aborted in fetch.responses():
+        try:
+            sections = visible_sections(records, found, aborted, check_crcs=options.check_crcs)
+            for portion in _portions(sections):
+                columns = read_columns(portion, rows.wanted, first, wanted.end, options.tags)
+                if columns.rows:
+                    yield rows.batch(columns)
+        except Malformed as error:
+            place, offset = wanted.place, found[0][1].base_offset
+            raise Failure(
+                f"partition {place.partition} of topic {place.topic} has a corrupt batch at or after offset {offset}: "
+                f"{error}. Read from an offset after it, or restore the partition from another replica"
+            ) from error
+
+
+def _portions(sections: Iterable[Section]) -> Iterator[list[Section]]:
+    portion: list[Section] = []
+    size = 0
+    for section in sections:
+        if portion and size + len(section.data) > _PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(section)
+        size += len(section.data)
+    if portion:
+        yield portion
+
+
+def _cluster(options: SourceOptions) -> Cluster:
+    """This process's connections to the cluster."""
+    name = (options.bootstrap, options.client_id, options.patience_s, options.timeout_s)
+    if name not in _clusters:
+        _clusters[name] = Cluster(
+            options.bootstrap, options.client_id, patience_s=options.patience_s, timeout_s=options.timeout_s
+        )
+    return _clusters[name]
