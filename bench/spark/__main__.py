@@ -24,7 +24,7 @@ from bench.processes import Children
 from bench.spark import connector, decoding
 from bench.spark.filled_topic import create, fill
 from bench.spark.table import LINES, Line, as_markdown, as_text, rows
-from bench.spark.works import FORMATS, WORKS, Place
+from bench.spark.works import FORMATS, WORKS, Dataset
 from headrace.client.metadata import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,13 +77,13 @@ class Bench:
         self.spark = spark
         self.samples = Samples()
         self._lines = lines
-        self._places: dict[int, Place] = {}
+        self._datasets: dict[int, Dataset] = {}
 
     def fill(self, bootstrap: str, records: dict[int, int]) -> None:
         for value_bytes, wanted in records.items():
             topic = f"bench-{value_bytes}"
             filled = fill(bootstrap, topic, PARTITIONS, wanted, value_bytes)
-            self._places[value_bytes] = Place(bootstrap, topic, filled, value_bytes)
+            self._datasets[value_bytes] = Dataset(bootstrap, topic, filled, value_bytes)
             with Cluster([bootstrap], "bench") as cluster:
                 for source in FORMATS:
                     create(cluster, f"{topic}-written-{source}", PARTITIONS)
@@ -102,11 +102,11 @@ class Bench:
         return turn
 
     def _measure(self, line: Line, source: str, *, counts: bool) -> None:
-        place = self._places[line.value_bytes]
-        took = WORKS[line.work](self.spark, source, place)
+        dataset = self._datasets[line.value_bytes]
+        took = WORKS[line.work](self.spark, source, dataset)
         if counts:
-            self.samples.add(f"{line.title}.rate", source, place.records / took.working_s / 1000)
-            self.samples.add(f"{line.title}.cpu", source, took.cpu_s / place.records * 1e6)
+            self.samples.add(f"{line.title}.rate", source, dataset.records / took.working_s / 1000)
+            self.samples.add(f"{line.title}.cpu", source, took.cpu_s / dataset.records * 1e6)
             if took.starting_s is not None:
                 self.samples.add("start", source, took.starting_s)
 

@@ -33,7 +33,7 @@ _LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
-class Place:
+class Dataset:
     """Where a work reads or writes."""
 
     bootstrap: str
@@ -49,48 +49,48 @@ class Took:
     starting_s: float | None = None  # of a stream
 
 
-Work = Callable[[SparkSession, str, Place], Took]
+Work = Callable[[SparkSession, str, Dataset], Took]
 
 
-def aggregate(spark: SparkSession, source: str, place: Place) -> Took:
+def aggregate(spark: SparkSession, source: str, dataset: Dataset) -> Took:
     """The sum of the values' lengths: values are read, hardly anything is done with them."""
     used = Used()
-    total = _batch(spark, source, place, "value BINARY").selectExpr("sum(length(value))").first()
+    total = _batch(spark, source, dataset, "value BINARY").selectExpr("sum(length(value))").first()
     assert total is not None
-    assert total[0] == place.records * place.value_bytes, f"{source} read {total[0]} bytes of values"
+    assert total[0] == dataset.records * dataset.value_bytes, f"{source} read {total[0]} bytes of values"
     return Took(used.seconds(), used.cpu_seconds())
 
 
-def all_columns(spark: SparkSession, source: str, place: Place) -> Took:
+def all_columns(spark: SparkSession, source: str, dataset: Dataset) -> Took:
     """Every column of every record, into nothing."""
     used = Used()
-    _batch(spark, source, place).write.format("noop").mode("overwrite").save()
+    _batch(spark, source, dataset).write.format("noop").mode("overwrite").save()
     return Took(used.seconds(), used.cpu_seconds())
 
 
-def stream_values(spark: SparkSession, source: str, place: Place) -> Took:
+def stream_values(spark: SparkSession, source: str, dataset: Dataset) -> Took:
     """The values of everything that is there, as a stream, into nothing."""
-    return _drain(_stream(spark, source, place, "value BINARY").select("value"))
+    return _drain(_stream(spark, source, dataset, "value BINARY").select("value"))
 
 
-def stream_all_columns(spark: SparkSession, source: str, place: Place) -> Took:
+def stream_all_columns(spark: SparkSession, source: str, dataset: Dataset) -> Took:
     """Every column of everything that is there, as a stream, into nothing."""
-    return _drain(_stream(spark, source, place))
+    return _drain(_stream(spark, source, dataset))
 
 
-def stream_steps(spark: SparkSession, source: str, place: Place) -> Took:
+def stream_steps(spark: SparkSession, source: str, dataset: Dataset) -> Took:
     """The values in twenty micro-batches: what a batch costs beside its records."""
-    limit = {"maxOffsetsPerTrigger": str(-(-place.records // 20))}
-    return _drain(_stream(spark, source, place, "value BINARY", **limit).select("value"))
+    limit = {"maxOffsetsPerTrigger": str(-(-dataset.records // 20))}
+    return _drain(_stream(spark, source, dataset, "value BINARY", **limit).select("value"))
 
 
-def write(spark: SparkSession, source: str, place: Place) -> Took:
+def write(spark: SparkSession, source: str, dataset: Dataset) -> Took:
     """As many records of the same size, written with idempotence."""
-    letters = f"repeat('x', {place.value_bytes})"
-    rows = spark.range(0, place.records, 1, 4).selectExpr(
+    letters = f"repeat('x', {dataset.value_bytes})"
+    rows = spark.range(0, dataset.records, 1, 4).selectExpr(
         "CAST(CAST(id AS STRING) AS BINARY) AS key", f"CAST({letters} AS BINARY) AS value"
     )
-    options = {"kafka.bootstrap.servers": place.bootstrap, "topic": f"{place.topic}-written-{source}"}
+    options = {"kafka.bootstrap.servers": dataset.bootstrap, "topic": f"{dataset.topic}-written-{source}"}
     if source == "kafka":
         options |= {"kafka.acks": "all", "kafka.enable.idempotence": "true", "kafka.batch.size": "1000000",
                     "kafka.linger.ms": "5", "kafka.buffer.memory": "67108864"}  # fmt: skip
@@ -109,19 +109,19 @@ WORKS: dict[str, Work] = {
 }
 
 
-def _options(place: Place) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": place.bootstrap, "subscribe": place.topic, **TUNED}
+def _options(dataset: Dataset) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": dataset.bootstrap, "subscribe": dataset.topic, **TUNED}
 
 
-def _batch(spark: SparkSession, source: str, place: Place, schema: str | None = None) -> DataFrame:
-    reader = spark.read.format(source).options(**_options(place))
+def _batch(spark: SparkSession, source: str, dataset: Dataset, schema: str | None = None) -> DataFrame:
+    reader = spark.read.format(source).options(**_options(dataset))
     if schema and source == "headrace":
         reader = reader.schema(schema)
     return reader.load()
 
 
-def _stream(spark: SparkSession, source: str, place: Place, schema: str | None = None, **options: str) -> DataFrame:
-    reader = spark.readStream.format(source).options(**_options(place), startingOffsets="earliest", **options)
+def _stream(spark: SparkSession, source: str, dataset: Dataset, schema: str | None = None, **options: str) -> DataFrame:
+    reader = spark.readStream.format(source).options(**_options(dataset), startingOffsets="earliest", **options)
     if schema and source == "headrace":
         reader = reader.schema(schema)
     return reader.load()

@@ -17,7 +17,7 @@ from headrace.cli.options import examples
 from headrace.model.failure import Failure, one_line
 
 
-class Door(TyperGroup):
+class RootGroup(TyperGroup):
     """The root group: runs a command and turns its failures into a line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -58,7 +58,7 @@ def client_failure(error: Exception) -> str | None:
 
 
 app = typer.Typer(
-    cls=Door,
+    cls=RootGroup,
     name="headrace",
     help="A durable message queue that speaks the Kafka protocol.",
     epilog=examples(

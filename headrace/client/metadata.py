@@ -65,7 +65,7 @@ class Topic:
     partitions: tuple[Partition, ...]
 
 
-class Unreachable(Failure):
+class ClusterUnreachable(Failure):
     """No broker of the cluster answers."""
 
 
@@ -260,7 +260,7 @@ class Cluster:
             except ConnectionLost as error:
                 if last:
                     tried = ", ".join(map(str, self._bootstrap))
-                    raise Unreachable(
+                    raise ClusterUnreachable(
                         f"no broker of the cluster at {tried} answers ({error}): is it running, and is this the "
                         "address in kafka.bootstrap.servers?"
                     ) from error

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.sdk.async_consumer import AsyncConsumer
-from headrace.sdk.bridge import Bridge, Homecoming
+from headrace.sdk.bridge import Bridge, LoopCalls
 from headrace.sdk.codecs import Codec, CodecName
 from headrace.sdk.delivery import Delivery
 from headrace.sdk.errors import SdkError, WrongMoment
@@ -56,7 +56,7 @@ class AsyncProducer:
             **overrides,
         )
         self._bridge = Bridge("headrace-producer")
-        self._home: Homecoming | None = None
+        self._loop_calls: LoopCalls | None = None
         self._listener: Thread | None = None
         self._ending = Event()
 
@@ -121,27 +121,27 @@ class AsyncProducer:
             raise
 
     async def _queue(self, record: Record, outcome: asyncio.Future[Message] | None) -> None:
-        home = self._opened()
+        loop_calls = self._opened()
         topic = record.topic or ""
         if not self.blocking.knows(topic):
             await self._bridge.run(self.blocking.learn, topic)
 
         def report(error: SdkError | None, receipt: Message) -> None:
-            home.bring(lambda: _settle(outcome, error, receipt))
+            loop_calls.post(lambda: _settle(outcome, error, receipt))
 
         on_delivery = report if outcome is not None else None
         if not self.blocking.offer_record(record, on_delivery):
             await self._bridge.run(self.blocking.send_record, record, on_delivery=on_delivery)
 
-    def _opened(self) -> Homecoming:
+    def _opened(self) -> LoopCalls:
         if self._ending.is_set():
             raise WrongMoment("this producer is closed: open a new one")
-        if self._home is None:
-            self._home = Homecoming(asyncio.get_running_loop())
+        if self._loop_calls is None:
+            self._loop_calls = LoopCalls(asyncio.get_running_loop())
             self.blocking.open()
             self._listener = Thread(target=self._listen, name="headrace-producer-listener", daemon=True)
             self._listener.start()
-        return self._home
+        return self._loop_calls
 
     def _listen(self) -> None:
         while not self._ending.is_set():

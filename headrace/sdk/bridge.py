@@ -31,14 +31,14 @@ class Bridge:
         self._thread.shutdown(wait=False)
 
 
-class Homecoming:
+class LoopCalls:
     """Carries calls from any thread to the event loop; many that come together cost one wake-up."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: deque[Callable[[], None]] = deque()
 
-    def bring(self, call: Callable[[], None]) -> None:
+    def post(self, call: Callable[[], None]) -> None:
         first = not self._calls
         self._calls.append(call)
         if first and not self._loop.is_closed():

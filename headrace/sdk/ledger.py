@@ -23,7 +23,7 @@ Partition = tuple[str, int]  # topic and partition
 NO_LIMIT = 1 << 62
 
 
-class _Line:
+class _PartitionLedger:
     """One partition: the offsets that were handed out, oldest first, and which of them are done out of turn."""
 
     def __init__(self, position: int) -> None:
@@ -66,8 +66,8 @@ class Ledger:
         self._pace = pace
         self._lock = Lock()
         self._fetched: deque[Message] = deque()
-        self._held: dict[Partition, list[Message]] = {}  # of paused partitions
-        self._lines: dict[Partition, _Line] = {}
+        self._held: dict[Place, list[Message]] = {}  # of paused partitions
+        self._lines: dict[Place, _PartitionLedger] = {}
         self._in_flight = 0
 
     @property
@@ -108,7 +108,7 @@ class Ledger:
                 place = (message.topic, message.partition)
                 line = self._lines.get(place)
                 if line is None:
-                    line = self._lines[place] = _Line(message.offset)
+                    line = self._lines[place] = _PartitionLedger(message.offset)
                 line.hand_out(message.offset)
             self._in_flight += count
             if self._pace:
@@ -177,7 +177,7 @@ class Ledger:
         self.forget(places)
         with self._lock:
             for place, offset in places.items():
-                line = self._lines[place] = _Line(offset)
+                line = self._lines[place] = _PartitionLedger(offset)
                 line.sought = True
 
     def hold(self, places: Iterable[Partition]) -> None:

@@ -18,7 +18,7 @@ _DAEMON = "pyspark.daemon"
 
 
 @cache
-def settle() -> None:
+def freeze_loaded_modules() -> None:
     """Freeze what is loaded by now, once."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if getattr(main, "name", None) == _DAEMON:

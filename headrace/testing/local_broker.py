@@ -37,7 +37,7 @@ SETTINGS = {"connections.max.idle.ms": str(LONG_MAX)}
 PATIENCE_S = 30.0  # beyond this a broker in a thread is stuck, and the test is told so instead of hanging
 
 
-class _Life:
+class _BrokerRun:
     """One run of the broker, from start to stop or kill. Everything here happens on its own thread."""
 
     def __init__(self, loop: QuietLoop, data: Path, config: BrokerConfig, port: int, shift_s: float) -> None:
@@ -111,7 +111,7 @@ class LocalBroker:
         self.clock = BrokerClock(self._push, self._now_ms)
         self._settings = SETTINGS | dict(settings or {})
         self._shift_s = 0.0
-        self._life: _Life | None = None
+        self._run: _BrokerRun | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -121,13 +121,13 @@ class LocalBroker:
 
     def start(self) -> None:
         """Start on the port of before, or on a free one the first time; returns when the broker takes requests."""
-        if self._life is not None:
+        if self._run is not None:
             raise RuntimeError("the broker runs already: restart() or kill() it first")
-        life = _Life(QuietLoop(), self.data, broker_config(self._settings), self.port, self._shift_s)
-        thread = threading.Thread(target=life.run, name=f"headrace-broker-{self.data.name}", daemon=True)
+        run = _BrokerRun(QuietLoop(), self.data, broker_config(self._settings), self.port, self._shift_s)
+        thread = threading.Thread(target=run.run, name=f"headrace-broker-{self.data.name}", daemon=True)
         thread.start()
-        self.port = life.ready.result(PATIENCE_S)
-        self._life, self._thread = life, thread
+        self.port = run.ready.result(PATIENCE_S)
+        self._run, self._thread = run, thread
 
     def stop(self) -> None:
         """Stop as on SIGTERM: everything is written, connections are closed. A stopped broker stays stopped."""
@@ -152,30 +152,30 @@ class LocalBroker:
         self.stop()
 
     def _end(self, clean: bool) -> None:
-        life, thread = self._life, self._thread
-        if life is None or thread is None:
+        run, thread = self._run, self._thread
+        if run is None or thread is None:
             return
-        self._life = self._thread = None
-        if not life.over.done():
-            _on(life, life.end(clean))
-        life.over.result(PATIENCE_S)
+        self._run = self._thread = None
+        if not run.over.done():
+            _on(run, run.end(clean))
+        run.over.result(PATIENCE_S)
         thread.join(PATIENCE_S)
 
-    def _running(self) -> _Life:
-        if self._life is None:
+    def _running(self) -> _BrokerRun:
+        if self._run is None:
             raise RuntimeError("the broker is not running: restart() it first")
-        return self._life
+        return self._run
 
     def _push(self, seconds: float) -> None:
-        life = self._running()
+        run = self._running()
         self._shift_s += seconds
-        _on(life, life.push(seconds))
+        _on(run, run.push(seconds))
 
     def _now_ms(self) -> int:
-        life = self._running()
-        return _on(life, life.now_ms())
+        run = self._running()
+        return _on(run, run.now_ms())
 
 
-def _on(life: _Life, work: Coroutine[Any, Any, T]) -> T:
+def _on(run: _BrokerRun, work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the broker's thread and wait for what it returns."""
-    return asyncio.run_coroutine_threadsafe(work, life.loop).result(PATIENCE_S)
+    return asyncio.run_coroutine_threadsafe(work, run.loop).result(PATIENCE_S)

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from headrace.spark.lake.file_writer import write_files
 from headrace.spark.lake.manifest import LakeFile
-from headrace.spark.lake.place import Place
 from headrace.spark.lake.reading import read_partition
 from headrace.spark.lake.rows import RECORD_SCHEMA
+from headrace.spark.lake.storage import Storage
 from headrace.world.entropy import Entropy
 
 
@@ -47,18 +47,18 @@ def _bounded(files: Sequence[LakeFile], max_bytes: int) -> Iterator[list[LakeFil
         yield group
 
 
-def rewrite(place: Place, files: Sequence[LakeFile], entropy: Entropy, target_bytes: int) -> list[LakeFile]:
+def rewrite(storage: Storage, files: Sequence[LakeFile], entropy: Entropy, target_bytes: int) -> list[LakeFile]:
     """The rows of the files in new ones, by partition and offset."""
-    written = list(write_files(_all_rows(place, files), {}, place, entropy, target_bytes))
+    written = list(write_files(_all_rows(storage, files), {}, storage, entropy, target_bytes))
     before, after = sum(file.rows for file in files), sum(file.rows for file in written)
     if before != after:
         raise RuntimeError(f"compaction of {files[0].name} and others read {after} rows, their commits say {before}")
     return written
 
 
-def _all_rows(place: Place, files: Sequence[LakeFile]) -> Iterator[pa.RecordBatch]:
+def _all_rows(storage: Storage, files: Sequence[LakeFile]) -> Iterator[pa.RecordBatch]:
     partitions = sorted({span.partition for file in files for span in file.spans})
     for partition in partitions:
         spans = [span for file in files if (span := file.span(partition))]
         first, end = min(span.start for span in spans), max(span.end for span in spans)
-        yield from read_partition(place, files, partition, first, end, RECORD_SCHEMA.names)
+        yield from read_partition(storage, files, partition, first, end, RECORD_SCHEMA.names)

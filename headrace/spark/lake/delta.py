@@ -25,7 +25,7 @@ PARTITION_COLUMNS = ["topic", "hour"]
 
 class DeltaLake:
     def __init__(self, lake: Lake) -> None:
-        self._address = lake.place.uri("").rstrip("/")
+        self._address = lake.storage.uri("").rstrip("/")
 
     def reached(self) -> int:
         table = self._table()

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.spark.lake.manifest import LakeFile, Span
-from headrace.spark.lake.place import Place
 from headrace.spark.lake.rows import LAKE_SCHEMA, by_topic_and_hour, conform, folder_of, from_ends_on
+from headrace.spark.lake.storage import Storage
 from headrace.world.entropy import Entropy
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -49,13 +49,13 @@ class OpenFile:
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_row_group()
 
-    def finish(self, place: Place, entropy: Entropy) -> LakeFile:
+    def finish(self, storage: Storage, entropy: Entropy) -> LakeFile:
         """Write the file and say what is in it."""
         self._write_row_group()
         self._writer.close()
         data = self._sink.getvalue()
         name = f"{folder_of(self.topic, self.hour)}/{entropy.uuid().hex}.parquet"
-        place.put(name, memoryview(data))
+        storage.put(name, memoryview(data))
         spans = tuple(self._spans[partition] for partition in sorted(self._spans))
         rows = sum(span.rows for span in spans)
         first_us = self._first_us or 0
@@ -88,7 +88,7 @@ def joined(one: Span, other: Span) -> Span:
 def write_files(
     batches: Iterable[pa.RecordBatch],
     ends: dict[tuple[str, int], int],
-    place: Place,
+    storage: Storage,
     entropy: Entropy,
     target_bytes: int,
 ) -> Iterator[LakeFile]:
@@ -103,9 +103,9 @@ def write_files(
                 file = files[topic, hour] = OpenFile(topic, hour)
             file.add(piece)
             if file.size_bytes >= target_bytes:
-                yield files.pop((topic, hour)).finish(place, entropy)
+                yield files.pop((topic, hour)).finish(storage, entropy)
         while len(files) > MAX_OPEN_FILES or sum(file.size_bytes for file in files.values()) > 2 * target_bytes:
             fullest = max(files, key=lambda key: files[key].size_bytes)
-            yield files.pop(fullest).finish(place, entropy)
+            yield files.pop(fullest).finish(storage, entropy)
     for file in files.values():
-        yield file.finish(place, entropy)
+        yield file.finish(storage, entropy)

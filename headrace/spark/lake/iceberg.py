@@ -24,7 +24,7 @@ class IcebergLake:
     """`name` is namespace.table; `catalog` holds the properties of a catalog as pyiceberg names them."""
 
     def __init__(self, lake: Lake, name: str, catalog: dict[str, str]) -> None:
-        self._place = lake.place
+        self._storage = lake.storage
         self._name = name
         self._properties = catalog
         self._opened: Table | None = None
@@ -56,7 +56,7 @@ class IcebergLake:
                         snapshot.delete_data_file(task.file)
 
     def _uri(self, file: LakeFile) -> str:
-        uri = self._place.uri(file.name)
+        uri = self._storage.uri(file.name)
         return f"file://{uri}" if uri.startswith("/") else uri
 
     def _table(self) -> Table:
@@ -85,7 +85,7 @@ class IcebergLake:
     def _catalog(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
 
-        root = self._place.uri("").rstrip("/")
+        root = self._storage.uri("").rstrip("/")
         if not self._properties and not root.startswith("/"):
             raise Failure(f"the Iceberg table of the lake {root} needs lake.catalog: a catalog that can be reached")
         here: dict[str, Any] = {

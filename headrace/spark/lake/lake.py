@@ -24,7 +24,7 @@ from headrace.spark.lake.manifest import (
     number_of,
     sum_name,
 )
-from headrace.spark.lake.place import Place, open_place
+from headrace.spark.lake.storage import Storage, open_storage
 from headrace.world.clock import Clock, SystemClock
 
 MANIFEST = "manifest"
@@ -32,9 +32,9 @@ DATA = "data"
 
 
 class Lake:
-    def __init__(self, address: str, place: Place, clock: Clock) -> None:
+    def __init__(self, address: str, storage: Storage, clock: Clock) -> None:
         self.address = address
-        self.place = place
+        self.storage = storage
         self._clock = clock
         self.contents = Contents()
         self._unlock: Callable[[], None] | None = None
@@ -44,7 +44,7 @@ class Lake:
         """Read the manifest: the latest sum and the commits after it."""
         numbers: dict[int, str] = {}
         latest_sum = 0
-        for name in self.place.names(MANIFEST):
+        for name in self.storage.names(MANIFEST):
             number = number_of(name)
             if number is None:
                 continue
@@ -55,18 +55,18 @@ class Lake:
         self.contents = Contents(files={}, removed={})
         if latest_sum:
             name = f"{MANIFEST}/{sum_name(latest_sum)}"
-            self.contents = decode_sum(self.place.read(name), self.place.uri(name))
+            self.contents = decode_sum(self.storage.read(name), self.storage.uri(name))
         for number in sorted(number for number in numbers if number > latest_sum):
             self.contents.apply(self.read_commit(number))
         return self
 
     def read_commit(self, number: int) -> Commit:
         name = f"{MANIFEST}/{commit_name(number)}"
-        return decode_commit(self.place.read(name), self.place.uri(name))
+        return decode_commit(self.storage.read(name), self.storage.uri(name))
 
     def take(self) -> Lake:
         """Become its only writer, and see what the writer before has left."""
-        self._unlock = self.place.lock()
+        self._unlock = self.storage.lock()
         if self._unlock is None:
             raise Failure(
                 f"another archive writes to the lake {self.address}: stop it, or give this one a lake of its own"
@@ -86,10 +86,10 @@ class Lake:
             if self._unlock is None:
                 raise RuntimeError(f"the lake {self.address} is written to by who holds its lock only")
             commit = Commit(self.contents.number + 1, self._clock.now_ms(), run, tuple(added), tuple(removed))
-            self.place.put(f"{MANIFEST}/{commit_name(commit.number)}", encode(commit))
+            self.storage.put(f"{MANIFEST}/{commit_name(commit.number)}", encode(commit))
             self.contents.apply(commit)
             if commit.number % COMMITS_PER_SUM == 0:
-                self.place.put(f"{MANIFEST}/{sum_name(commit.number)}", encode(self.contents))
+                self.storage.put(f"{MANIFEST}/{sum_name(commit.number)}", encode(self.contents))
             return commit
 
     def sweep(self) -> int:
@@ -97,7 +97,7 @@ class Lake:
         known = self.contents.files.keys() | self.contents.removed.keys()
         strangers = [name for name in self._data_files() if name not in known]
         for name in strangers:
-            self.place.remove(name)
+            self.storage.remove(name)
         return len(strangers)
 
     def delete_replaced(self, keep_ms: int) -> int:
@@ -105,22 +105,22 @@ class Lake:
         until_ms = self._clock.now_ms() - keep_ms
         old = [name for name, replaced_ms in self.contents.removed.items() if replaced_ms <= until_ms]
         for name in old:
-            self.place.remove(name)
+            self.storage.remove(name)
         self.contents.forget(old)
         return len(old)
 
     def _data_files(self) -> list[str]:
         return [
             f"{DATA}/{topic}/{hour}/{name}"
-            for topic in self.place.names(DATA)
-            for hour in self.place.names(f"{DATA}/{topic}")
-            for name in self.place.names(f"{DATA}/{topic}/{hour}")
+            for topic in self.storage.names(DATA)
+            for hour in self.storage.names(f"{DATA}/{topic}")
+            for name in self.storage.names(f"{DATA}/{topic}/{hour}")
         ]
 
 
 def open_lake(address: str) -> Lake:
     """The lake at an address, not loaded yet."""
-    return Lake(address, open_place(address), SystemClock())
+    return Lake(address, open_storage(address), SystemClock())
 
 
 def load_lake(address: str) -> Lake:

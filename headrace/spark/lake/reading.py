@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.spark.lake.manifest import LakeFile
-from headrace.spark.lake.place import Place
 from headrace.spark.lake.rows import RECORD_SCHEMA
+from headrace.spark.lake.storage import Storage
 
 BATCH_ROWS = 16_384
 
@@ -23,8 +23,10 @@ BATCH_ROWS = 16_384
 class PartitionRows:
     """The rows of one partition in one file, batch by batch; `rows` is what has been read and not yet taken."""
 
-    def __init__(self, place: Place, name: str, partition: int, first: int, end: int, columns: Sequence[str]) -> None:
-        self._source = place.open(name)
+    def __init__(
+        self, storage: Storage, name: str, partition: int, first: int, end: int, columns: Sequence[str]
+    ) -> None:
+        self._source = storage.open(name)
         wanted = list(dict.fromkeys([*columns, "partition", "offset"]))
         file = pq.ParquetFile(self._source)
         groups = row_groups(file.metadata, partition, first, end)
@@ -87,7 +89,7 @@ def row_groups(metadata: pq.FileMetaData, partition: int, first: int, end: int) 
 
 
 def read_partition(
-    place: Place, files: Sequence[LakeFile], partition: int, first: int, end: int, columns: Sequence[str]
+    storage: Storage, files: Sequence[LakeFile], partition: int, first: int, end: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a partition with offsets from `first` up to `end`, in order."""
     names = [field.name for field in RECORD_SCHEMA if field.name in columns]
@@ -103,11 +105,11 @@ def read_partition(
     current: list[PartitionRows] = []
     while later or current:
         if not current:
-            current = [row for row in [_opened(place, later.pop()[1], partition, first, end, names)] if row]
+            current = [row for row in [_opened(storage, later.pop()[1], partition, first, end, names)] if row]
             continue
         bound = min(rows.last() for rows in current) + 1
         while later and later[-1][0] < bound:
-            fresh = _opened(place, later.pop()[1], partition, first, end, names)
+            fresh = _opened(storage, later.pop()[1], partition, first, end, names)
             if fresh:
                 current.append(fresh)
                 bound = min(bound, fresh.last() + 1)
@@ -117,9 +119,9 @@ def read_partition(
 
 
 def _opened(
-    place: Place, file: LakeFile, partition: int, first: int, end: int, columns: Sequence[str]
+    storage: Storage, file: LakeFile, partition: int, first: int, end: int, columns: Sequence[str]
 ) -> PartitionRows | None:
-    rows = PartitionRows(place, file.name, partition, first, end, columns)
+    rows = PartitionRows(storage, file.name, partition, first, end, columns)
     return rows if rows.advance() else None
 
 

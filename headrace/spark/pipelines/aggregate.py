@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, TopicTarget, span_ms
+from headrace.spark.pipelines.configuration import Section, SourceSection, StreamConfiguration, TopicTarget, span_ms
 from headrace.spark.pipelines.measures import Measure, check_measures, column
 from headrace.spark.pipelines.parsers import Parse, check_parse, field_types, parsed
 from headrace.spark.pipelines.query import start
@@ -65,7 +65,7 @@ class Targets(Section, kw_only=True, frozen=True):
 
 
 class Config(StreamConfiguration, kw_only=True, frozen=True):
-    source: Source
+    source: SourceSection
     parse: Parse
     measures: dict[str, Measure]
     to: Targets

@@ -17,11 +17,11 @@ import msgspec
 from headrace.model.failure import Failure
 from headrace.spark.lake.lake import Lake, open_lake
 from headrace.spark.lake.manifest import LakeFile, encode
-from headrace.spark.lake.place import open_place
+from headrace.spark.lake.storage import open_storage
 from headrace.spark.lake.tables import Table, catch_up
 from headrace.spark.pipelines.archive_start import resumed
 from headrace.spark.pipelines.arrow_tasks import map_in_arrow
-from headrace.spark.pipelines.configuration import Section, Source, StreamConfiguration, span_ms
+from headrace.spark.pipelines.configuration import Section, SourceSection, StreamConfiguration, span_ms
 from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import Needed, check_source, read_stream, source_topics
@@ -65,7 +65,7 @@ class CompactionSection(Section, kw_only=True, frozen=True):
 
 
 class Config(StreamConfiguration, kw_only=True, frozen=True):
-    source: Source
+    source: SourceSection
     lake: LakeSection
     compaction: CompactionSection = CompactionSection()
 
@@ -182,7 +182,7 @@ def write_task(
     """On an executor: rows into files."""
     from headrace.spark.lake.file_writer import write_files
 
-    for file in write_files(batches, ends, open_place(address), SystemEntropy(), target_bytes):
+    for file in write_files(batches, ends, open_storage(address), SystemEntropy(), target_bytes):
         yield told(file)
 
 
@@ -190,10 +190,10 @@ def compact_task(address: str, target_bytes: int, batches: Iterable[pa.RecordBat
     """On an executor: groups of small files into larger ones."""
     from headrace.spark.lake.compaction import rewrite
 
-    place, entropy = open_place(address), SystemEntropy()
+    storage, entropy = open_storage(address), SystemEntropy()
     for batch in batches:
         for group in batch.column(0).to_pylist():
-            for file in rewrite(place, msgspec.json.decode(group, type=list[LakeFile]), entropy, target_bytes):
+            for file in rewrite(storage, msgspec.json.decode(group, type=list[LakeFile]), entropy, target_bytes):
                 yield told(file)
 
 

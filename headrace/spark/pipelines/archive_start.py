@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import Source
+from headrace.spark.pipelines.configuration import SourceSection
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
@@ -25,7 +25,7 @@ PATIENCE_S = 10.0
 PLACES = {"earliest": -2, "latest": -1}
 
 
-def resumed(source: Source, ends: Ends, lake: str) -> Source:
+def resumed(source: SourceSection, ends: Ends, lake: str) -> SourceSection:
     """The source, beginning at the ends of the lake; Failure if a log is shorter than the lake."""
     if not ends:
         return source
@@ -34,12 +34,12 @@ def resumed(source: Source, ends: Ends, lake: str) -> Source:
         for place in partitions & ends.keys():
             refuse_if_shorter(place, log_end(cluster, *place), ends[place], lake)
     starting = json.dumps(starting_offsets(source.starting, partitions, ends))
-    return Source(
+    return SourceSection(
         brokers=source.brokers, topics=source.topics, pattern=source.pattern, starting=starting, options=source.options
     )
 
 
-def subscribed(cluster: Cluster, source: Source) -> set[tuple[str, int]]:
+def subscribed(cluster: Cluster, source: SourceSection) -> set[tuple[str, int]]:
     """Every partition that the source reads, as of now."""
     topics = cluster.topics(source.topics or None)
     return {

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.model.failure import Failure
-from headrace.spark.lake.place import Place, open_place
+from headrace.spark.lake.storage import Storage, open_storage
 
 OWNER = "pipeline.json"
 STATUS = "status.json"
@@ -35,9 +35,9 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Checkpoint:
-    def __init__(self, address: str, place: Place) -> None:
+    def __init__(self, address: str, storage: Storage) -> None:
         self.address = address.rstrip("/")
-        self._place = place
+        self._storage = storage
 
     def query(self, name: str) -> str:
         """Spark's folder for one query of the pipeline."""
@@ -48,14 +48,14 @@ class Checkpoint:
 
         `shape` is everything that must not change while the checkpoint is used.
         """
-        names = self._place.names("")
+        names = self._storage.names("")
         if OWNER not in names:
             if SPARK_OWN & set(names):
                 raise Failure(
                     f"the checkpoint {self.address} was made by another query, not by a pipeline of headrace: "
                     "choose another folder"
                 )
-            self._place.put(OWNER, msgspec.json.encode(shape))
+            self._storage.put(OWNER, msgspec.json.encode(shape))
             return True
         made = self._read(OWNER)
         plain = msgspec.to_builtins(shape)
@@ -69,25 +69,25 @@ class Checkpoint:
         return False
 
     def save(self, name: str, document: Any) -> None:
-        self._place.put(name, msgspec.json.encode(document))
+        self._storage.put(name, msgspec.json.encode(document))
 
     def load(self, name: str) -> Any | None:
-        return self._read(name) if name in self._place.names("") else None
+        return self._read(name) if name in self._storage.names("") else None
 
     def write_status(self, status: Status) -> None:
-        self._place.put(STATUS, msgspec.json.encode(status))
+        self._storage.put(STATUS, msgspec.json.encode(status))
 
     def status(self) -> Status | None:
-        if STATUS not in self._place.names(""):
+        if STATUS not in self._storage.names(""):
             return None
-        return msgspec.json.decode(self._place.read(STATUS), type=Status)
+        return msgspec.json.decode(self._storage.read(STATUS), type=Status)
 
     def _read(self, name: str) -> Any:
         try:
-            return msgspec.json.decode(self._place.read(name))
+            return msgspec.json.decode(self._storage.read(name))
         except msgspec.DecodeError:
-            raise Failure(f"{self._place.uri(name)} is garbled: choose another checkpoint, or restore it") from None
+            raise Failure(f"{self._storage.uri(name)} is garbled: choose another checkpoint, or restore it") from None
 
 
 def open_checkpoint(address: str) -> Checkpoint:
-    return Checkpoint(address, open_place(address))
+    return Checkpoint(address, open_storage(address))

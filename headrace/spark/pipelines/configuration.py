@@ -31,7 +31,7 @@ class Section(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     """A part of a configuration."""
 
 
-class Source(Section, kw_only=True, frozen=True):
+class SourceSection(Section, kw_only=True, frozen=True):
     """The topics that a pipeline reads. `options` are further options of the source, as Spark spells them."""
 
     brokers: str = "127.0.0.1:9092"

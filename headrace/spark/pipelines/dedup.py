@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.spark.pipelines.configuration import Source, StreamConfiguration, TopicTarget, span_ms, spark_span
+from headrace.spark.pipelines.configuration import SourceSection, StreamConfiguration, TopicTarget, span_ms, spark_span
 from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.topics import (
@@ -45,7 +45,7 @@ KNOWN = {
 
 
 class Config(StreamConfiguration, kw_only=True, frozen=True):
-    source: Source
+    source: SourceSection
     to: TopicTarget
     by: str = "id"
     within: str = "1h"

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.failure import Failure
-from headrace.spark.lake.place import open_place
-from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Configuration, Section, Source
+from headrace.spark.lake.storage import open_storage
+from headrace.spark.pipelines.configuration import AVAILABLE_NOW, Configuration, Section, SourceSection
 from headrace.spark.pipelines.dead_letters import UNKNOWN, dead_letters, revived
 from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.report_page import Letters, folded, page
@@ -54,7 +54,7 @@ class Redrive(Section, kw_only=True, frozen=True):
 
 
 class Config(Configuration, kw_only=True, frozen=True):
-    source: Source
+    source: SourceSection
     page: str = ""
     redrive: Redrive | None = None
     trigger: str = AVAILABLE_NOW
@@ -90,7 +90,7 @@ def run(config: Config, run: Run) -> dict[str, object]:
         made_at = datetime.fromtimestamp(run.clock.now_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
         title = f"Dead letters of {', '.join(config.source.topics) or config.source.pattern}"
         folder, _, name = config.page.rpartition("/")
-        open_place(folder or ".").put(name, page(title, made_at, letters).encode())
+        open_storage(folder or ".").put(name, page(title, made_at, letters).encode())
         facts |= {"dead letters": letters.total, "causes": len(letters.by_cause), "page": config.page}
     if config.redrive is not None:
         facts["dead letters looked at"] = redriven(config, config.redrive, run)

@@ -21,7 +21,7 @@ from headrace.spark.pipelines.configuration import Configuration
 from headrace.spark.pipelines.java import check_java
 from headrace.spark.pipelines.metrics import PipelineMetrics
 from headrace.spark.pipelines.progress import StreamFacts
-from headrace.spark.pipelines.run import Reporter, Run, Silence
+from headrace.spark.pipelines.run import Reporter, Run, SilentReporter
 from headrace.spark.pipelines.spark_errors import plain_error
 from headrace.spark.pipelines.topics import check_topics
 from headrace.world.clock import Clock, SystemClock
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Chorus:
+class Reporters:
     """Several reporters as one."""
 
-    def __init__(self, voices: Sequence[Reporter]) -> None:
-        self._voices = voices
+    def __init__(self, several: Sequence[Reporter]) -> None:
+        self._voices = several
 
     def note(self, text: str) -> None:
-        for voice in self._voices:
-            voice.note(text)
+        for one in self._voices:
+            one.note(text)
 
     def stream(self, query: str, facts: StreamFacts) -> None:
-        for voice in self._voices:
-            voice.stream(query, facts)
+        for one in self._voices:
+            one.stream(query, facts)
 
     def batch(self, done: int, total: int) -> None:
-        for voice in self._voices:
-            voice.batch(done, total)
+        for one in self._voices:
+            one.batch(done, total)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        for voice in self._voices:
-            voice.table(columns, rows)
+        for one in self._voices:
+            one.table(columns, rows)
 
 
 class StatusKeeper:
@@ -104,7 +104,7 @@ def launch(
     """Run a pipeline to its end; the facts that it tells at the end."""
     clock = SystemClock()
     made = pipeline(config.pipeline, config.title())
-    voices: list[Reporter] = [reporter or Silence()]
+    several: list[Reporter] = [reporter or SilentReporter()]
     closing: list[Callable[[], None]] = []
     checkpoint: Checkpoint | None = None
     keeper: StatusKeeper | None = None
@@ -113,19 +113,19 @@ def launch(
         checkpoint = open_checkpoint(config.checkpoint)
         checkpoint.claim({"pipeline": config.pipeline, **made.shape(config)})
         keeper = StatusKeeper(checkpoint, config, clock)
-        voices.append(keeper)
-    chorus = Chorus(voices)
+        several.append(keeper)
+    reporters = Reporters(several)
     try:
         if config.metrics is not None:
             metrics = PipelineMetrics(config.pipeline, config.title())
             port, close = metrics.serve(config.metrics)
             closing.append(close)
-            voices.append(metrics)
-            chorus.note(f"metrics at http://{config.metrics.host}:{port}/metrics")
+            several.append(metrics)
+            reporters.note(f"metrics at http://{config.metrics.host}:{port}/metrics")
         if spark is None:
             spark = start_spark(config, master)
             closing.append(spark.stop)
-        facts = _guarded(made, config, Run(spark, chorus, stop_asked, clock, checkpoint))
+        facts = _guarded(made, config, Run(spark, reporters, stop_asked, clock, checkpoint))
         if keeper is not None:
             keeper.write("stopped" if stop_asked() else "finished")
         return facts

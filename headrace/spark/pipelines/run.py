@@ -36,7 +36,7 @@ class Reporter(Protocol):
         ...
 
 
-class Silence:
+class SilentReporter:
     """A reporter for nobody."""
 
     def note(self, text: str) -> None:
@@ -55,7 +55,7 @@ class Silence:
 @dataclass(frozen=True)
 class Run:
     spark: SparkSession
-    reporter: Reporter = field(default_factory=Silence)
+    reporter: Reporter = field(default_factory=SilentReporter)
     stop_asked: Callable[[], bool] = lambda: False
     clock: Clock = field(default_factory=SystemClock)
     held: Checkpoint | None = None

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from headrace.model.failure import Failure
-from headrace.spark.lake.place import open_place
+from headrace.spark.lake.storage import open_storage
 from headrace.spark.pipelines.aggregate import ParquetTarget
-from headrace.spark.pipelines.configuration import Configuration, Section, Source, TopicTarget
+from headrace.spark.pipelines.configuration import Configuration, Section, SourceSection, TopicTarget
 from headrace.spark.pipelines.parsers import Parse, check_parse, parsed
 from headrace.spark.pipelines.query import start
 from headrace.spark.pipelines.run import Run
@@ -51,7 +51,7 @@ to:
 
 
 class TableSection(Section, kw_only=True, frozen=True):
-    source: Source
+    source: SourceSection
     parse: Parse | None = None
 
 
@@ -165,6 +165,6 @@ def statement_of(config: Config) -> str:
         return config.statement.strip().rstrip(";")
     folder, _, name = config.file.rpartition("/")
     try:
-        return open_place(folder or ".").read(name).decode().strip().rstrip(";")
+        return open_storage(folder or ".").read(name).decode().strip().rstrip(";")
     except FileNotFoundError:
         raise Failure(f"file: there is no {config.file}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
-from headrace.spark.pipelines.configuration import Source, TopicTarget
+from headrace.spark.pipelines.configuration import SourceSection, TopicTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,13 +23,13 @@ PATIENCE_S = 10.0
 Needed = tuple[str, str]  # brokers and a topic that must be there
 
 
-def check_source(source: Source, key: str = "source") -> None:
+def check_source(source: SourceSection, key: str = "source") -> None:
     """The configuration names topics in one way."""
     if bool(source.topics) == bool(source.pattern):
         raise Failure(f"{key} needs either topics (a list of names) or pattern (a regular expression)")
 
 
-def source_topics(source: Source) -> list[Needed]:
+def source_topics(source: SourceSection) -> list[Needed]:
     return [(source.brokers, name) for name in source.topics]
 
 
@@ -53,7 +53,7 @@ def check_topics(needed: Iterable[Needed]) -> None:
             )
 
 
-def source_options(source: Source) -> dict[str, str]:
+def source_options(source: SourceSection) -> dict[str, str]:
     subscription = {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": source.pattern}
     return {
         "kafka.bootstrap.servers": source.brokers,
@@ -66,11 +66,11 @@ def source_options(source: Source) -> dict[str, str]:
     }
 
 
-def read_stream(spark: SparkSession, source: Source) -> DataFrame:
+def read_stream(spark: SparkSession, source: SourceSection) -> DataFrame:
     return spark.readStream.format(FORMAT).options(**source_options(source)).load()
 
 
-def read_batch(spark: SparkSession, source: Source) -> DataFrame:
+def read_batch(spark: SparkSession, source: SourceSection) -> DataFrame:
     return spark.read.format(FORMAT).options(**source_options(source)).load()
 
 

@@ -14,7 +14,7 @@ from headrace.model.failure import Failure
 from headrace.spark.sink.options import SinkOptions
 from headrace.spark.sink.rows import RowColumns
 from headrace.spark.sink.sender import Outgoing, Place, Sender
-from headrace.spark.sink.transactions import Producer
+from headrace.spark.sink.transactions import ProducerIdAndEpoch
 from headrace.wire.arrow_encode import Section, assign_slots, order_by_slot
 from headrace.world.clock import SystemClock
 
@@ -29,7 +29,7 @@ class Buffers:
         cluster: Cluster,
         sender: Sender,
         options: SinkOptions,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         first_partition: int,
         clock: SystemClock,
         *,

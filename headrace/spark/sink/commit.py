@@ -22,10 +22,10 @@ from dataclasses import replace
 
 from headrace.client.blocking import ConnectionLost
 from headrace.model.failure import Failure
-from headrace.spark.sink.decision_log import DecisionLog, Superseded, Tenure
+from headrace.spark.sink.decision_log import DecisionLog, StreamOwnership, Superseded
 from headrace.spark.sink.decisions import Decision, Member, entries_of, forget
 from headrace.spark.sink.names import Stream, TaskAttempt, parse_attempt
-from headrace.spark.sink.transactions import COMMITTED_STATES, Producer, Transactions
+from headrace.spark.sink.transactions import COMMITTED_STATES, ProducerIdAndEpoch, Transactions
 from headrace.wire.errors import ErrorCode, KafkaError
 
 WRITE_SINK, WRITE_BATCH = "@write", 0  # a plain write is a stream of one batch, under a name that no sink can have
@@ -51,42 +51,44 @@ class Committer:
         """Finish what the drivers of plain writes decided and, since they died, did not bring about."""
         for decision in self._log.unfinished():
             if decision.stream.sink == WRITE_SINK:
-                tenure = self._log.take_over(decision.stream)
-                self._finish(tenure)
-                self._forget(tenure)
+                ownership = self._log.take_over(decision.stream)
+                self._finish(ownership)
+                self._forget(ownership)
 
-    def _forget(self, tenure: Tenure) -> None:
-        if tenure.last.batch >= 0:
+    def _forget(self, ownership: StreamOwnership) -> None:
+        if ownership.last.batch >= 0:
             with suppress(Superseded, ConnectionLost, KafkaError):  # the next write forgets it
-                tenure.write(forget(tenure.last))
+                ownership.write(forget(ownership.last))
 
-    def _commit(self, stream: Stream, batch: int, run: str, members: Sequence[Member], was_decided: bool) -> Tenure:
-        tenure = self._log.take_over(stream)
-        last = tenure.last
+    def _commit(
+        self, stream: Stream, batch: int, run: str, members: Sequence[Member], was_decided: bool
+    ) -> StreamOwnership:
+        ownership = self._log.take_over(stream)
+        last = ownership.last
         if last.batch >= batch:
             self._refuse_another(last, batch, run, members)
-            self._finish(tenure)
+            self._finish(ownership)
         else:
             if was_decided:
                 raise Failure(f"a task found batch {batch} of {stream} decided, and the decision is gone from the log")
-            self._finish(tenure)
+            self._finish(ownership)
             self._check_open(stream, batch, run, members)
-            self._decide(tenure, Decision(stream, batch, run, self._topic, tuple(members), done=False))
-            self._finish(tenure)
-        self._sweep(tenure.last)
-        return tenure
+            self._decide(ownership, Decision(stream, batch, run, self._topic, tuple(members), done=False))
+            self._finish(ownership)
+        self._sweep(ownership.last)
+        return ownership
 
     def abort(self, stream: Stream, batch: int, run: str) -> None:
         """Give a run up: abort its transactions, also those of attempts that died without a word, unless it was
         decided."""
-        tenure = self._log.take_over(stream)
-        last = tenure.last
+        ownership = self._log.take_over(stream)
+        last = ownership.last
         if last.batch >= batch:
-            self._finish(tenure)
+            self._finish(ownership)
         else:
             # First the log says that this run decides nothing any more, not even a process of it that hung.
-            tenure.write(entries_of(replace(last, abandoned=run), last.parts))
-        self._sweep(tenure.last, run)
+            ownership.write(entries_of(replace(last, abandoned=run), last.parts))
+        self._sweep(ownership.last, run)
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
@@ -112,19 +114,19 @@ class Committer:
         for member, attempt in zip(members, attempts, strict=True):
             name = attempt.transactional_id
             found = states[name]
-            if not found.is_open or found.producer != Producer(member.producer_id, member.epoch):
+            if not found.is_open or found.producer != ProducerIdAndEpoch(member.producer_id, member.epoch):
                 raise Failure(
                     f"the transaction {name} of task {member.partition} is {found.state or 'gone'} before it could be "
                     "committed: was it open for longer than kafka.transaction.timeout.ms? "
                     f"Batch {batch} of {stream} was not written: run it again, with a longer timeout or smaller batches"
                 )
 
-    def _decide(self, tenure: Tenure, intent: Decision) -> None:
-        if tenure.last.abandoned == intent.run:
+    def _decide(self, ownership: StreamOwnership, intent: Decision) -> None:
+        if ownership.last.abandoned == intent.run:
             raise Failure(f"batch {intent.batch} of {intent.stream} was given up by Spark, and is not written")
-        intent = replace(intent, abandoned=tenure.last.abandoned)
+        intent = replace(intent, abandoned=ownership.last.abandoned)
         try:
-            tenure.write(entries_of(intent, tenure.last.parts))
+            ownership.write(entries_of(intent, ownership.last.parts))
         except Superseded:
             raise
         except (ConnectionLost, KafkaError) as error:
@@ -135,26 +137,26 @@ class Committer:
                     f"the decision on batch {intent.batch} of {intent.stream} could not be written ({error}): the "
                     "batch was not written, start the query again"
                 ) from error
-            tenure.adopt(again)
+            ownership.adopt(again)
 
-    def _finish(self, tenure: Tenure) -> None:
+    def _finish(self, ownership: StreamOwnership) -> None:
         """Commit all that the last decision names, and write that this is done."""
-        decision = tenure.last
+        decision = ownership.last
         if decision.done:
             return
         for member in decision.members:
             self._commit_member(decision, member)
         try:
-            tenure.write(entries_of(decision.finished(), decision.parts))
+            ownership.write(entries_of(decision.finished(), decision.parts))
         except (Superseded, ConnectionLost, KafkaError):
             # All is committed. Whoever took over finds the decision and finishes it as well; nobody needs to fail.
-            tenure.adopt(self._log.take_over(decision.stream))
-            if not tenure.last.done and tenure.last.batch == decision.batch:
-                tenure.write(entries_of(decision.finished(), decision.parts))
+            ownership.adopt(self._log.take_over(decision.stream))
+            if not ownership.last.done and ownership.last.batch == decision.batch:
+                ownership.write(entries_of(decision.finished(), decision.parts))
 
     def _commit_member(self, decision: Decision, member: Member) -> None:
         attempt = decision.attempt_of(member)
-        producer = Producer(member.producer_id, member.epoch)
+        producer = ProducerIdAndEpoch(member.producer_id, member.epoch)
         code = self._transactions.end(attempt.transactional_id, producer, commit=True)
         if code is ErrorCode.none:
             return

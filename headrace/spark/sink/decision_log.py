@@ -18,7 +18,7 @@ from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
 from headrace.spark.sink.decisions import Decision, decision_of, streams_in
 from headrace.spark.sink.names import Stream
-from headrace.spark.sink.transactions import FENCED, Producer, Transactions
+from headrace.spark.sink.transactions import FENCED, ProducerIdAndEpoch, Transactions
 from headrace.wire import batches, records
 from headrace.wire.batches import TRANSACTIONAL
 from headrace.wire.end_markers import EndMarker, read_marker
@@ -60,53 +60,53 @@ class DecisionLog:
         count = self._partition_count()
         if not count:
             return Decision(stream)
-        return decision_of(stream, self._read(Settled(), _partition_of(stream, count)))
+        return decision_of(stream, self._read(CommittedEntries(), _partition_of(stream, count)))
 
     def unfinished(self) -> list[Decision]:
         """Decisions on any stream whose commits are not all confirmed."""
         found: list[Decision] = []
         for partition in range(self._partition_count()):
-            latest = self._read(Settled(), partition)
+            latest = self._read(CommittedEntries(), partition)
             found += [decision_of(stream, latest) for stream in streams_in(latest)]
         return [decision for decision in found if not decision.done]
 
-    def take_over(self, stream: Stream) -> Tenure:
+    def take_over(self, stream: Stream) -> StreamOwnership:
         """Fence everybody else who decides for this stream, then read what was decided."""
         partition = _partition_of(stream, self._partition_count() or self._create())
         producer = self._transactions.begin(_transactional_id(stream), _TIMEOUT_MS)
-        tenure = Tenure(self, stream, partition, producer)
-        self._read(tenure.settled, partition)
-        return tenure
+        ownership = StreamOwnership(self, stream, partition, producer)
+        self._read(ownership.committed, partition)
+        return ownership
 
-    def write(self, tenure: Tenure, entries: list[tuple[bytes, bytes | None]]) -> None:
+    def write(self, ownership: StreamOwnership, entries: list[tuple[bytes, bytes | None]]) -> None:
         """All entries in one transaction. Superseded if somebody else took over; any other error leaves it open whether
         they count, until the stream is taken over again."""
-        name, producer = _transactional_id(tenure.stream), tenure.producer
+        name, producer = _transactional_id(ownership.stream), ownership.producer
         now_ms = self._clock.now_ms()
         batch = records.encode_batch(
             [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
             producer_id=producer.id,
             producer_epoch=producer.epoch,
-            base_sequence=tenure.sequence,
+            base_sequence=ownership.sequence,
             attributes=TRANSACTIONAL,
         )
         try:
-            self._transactions.add(name, producer, [(TOPIC, tenure.partition)])
-            written_at = self._produce(name, tenure.partition, batch)
-            last = tenure.last
-            self._read(tenure.settled, tenure.partition, written_at)
-            if tenure.last != last:
+            self._transactions.add(name, producer, [(TOPIC, ownership.partition)])
+            written_at = self._produce(name, ownership.partition, batch)
+            last = ownership.last
+            self._read(ownership.committed, ownership.partition, written_at)
+            if ownership.last != last:
                 self._transactions.end(name, producer, commit=False)
-                raise Superseded(f"{tenure.stream} was decided by another driver: is it running twice?")
+                raise Superseded(f"{ownership.stream} was decided by another driver: is it running twice?")
             code = self._transactions.end(name, producer, commit=True)
             if code is not ErrorCode.none:
-                raise KafkaError(code, f"the decision on {tenure.stream} could not be committed: {code.name}")
+                raise KafkaError(code, f"the decision on {ownership.stream} could not be committed: {code.name}")
         except KafkaError as error:
             if error.code in FENCED:
-                raise Superseded(f"another driver has taken over {tenure.stream}: is it running twice?") from error
+                raise Superseded(f"another driver has taken over {ownership.stream}: is it running twice?") from error
             raise
-        tenure.sequence += len(entries)
-        tenure.settled.write(entries, written_at + len(entries))
+        ownership.sequence += len(entries)
+        ownership.committed.write(entries, written_at + len(entries))
 
     def _produce(self, name: str, partition: int, batch: bytearray) -> int:
         """Where it stands in the log."""
@@ -152,24 +152,26 @@ class DecisionLog:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, settled: Settled, partition: int, end: int = -1) -> dict[bytes, bytes]:
+    def _read(self, committed: CommittedEntries, partition: int, end: int = -1) -> dict[bytes, bytes]:
         """Read on to the end of the log, or to `end`; the latest value of each key, of what is committed."""
         begun_s = self._clock.monotonic()
-        while end < 0 or settled.next_offset < end:
-            found = self._fetch(partition, settled.next_offset)
-            if found.error_code == ErrorCode.offset_out_of_range and settled.next_offset == 0:
-                settled.next_offset = self._earliest(partition)
+        while end < 0 or committed.next_offset < end:
+            found = self._fetch(partition, committed.next_offset)
+            if found.error_code == ErrorCode.offset_out_of_range and committed.next_offset == 0:
+                committed.next_offset = self._earliest(partition)
                 continue
             if found.error_code != ErrorCode.none:
                 code = ErrorCode(found.error_code)
-                raise KafkaError(code, f"{TOPIC}-{partition} cannot be read at {settled.next_offset}: {code.name}")
+                raise KafkaError(code, f"{TOPIC}-{partition} cannot be read at {committed.next_offset}: {code.name}")
             if end < 0:
                 end = found.high_watermark  # what comes later is not asked for
-            if not settled.take(found.records or b"", found.last_stable_offset, end):
+            if not committed.take(found.records or b"", found.last_stable_offset, end):
                 if self._clock.monotonic() - begun_s > _STALL_S:
-                    raise Failure(f"{TOPIC}-{partition} gives nothing from offset {settled.next_offset} on up to {end}")
+                    raise Failure(
+                        f"{TOPIC}-{partition} gives nothing from offset {committed.next_offset} on up to {end}"
+                    )
                 self._clock.pause(_PAUSE_S)
-        return settled.latest()
+        return committed.latest()
 
     def _fetch(self, partition: int, offset: int) -> Message:
         asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
@@ -185,31 +187,31 @@ class DecisionLog:
         return int(answer.topics[0].partitions[0].offset)
 
 
-class Tenure:
+class StreamOwnership:
     """The right to decide for a stream, until somebody else takes over."""
 
-    def __init__(self, log: DecisionLog, stream: Stream, partition: int, producer: Producer) -> None:
+    def __init__(self, log: DecisionLog, stream: Stream, partition: int, producer: ProducerIdAndEpoch) -> None:
         self.stream = stream
         self.partition = partition
         self.producer = producer
         self.sequence = 0
-        self.settled = Settled()
+        self.committed = CommittedEntries()
         self._log = log
 
     @property
     def last(self) -> Decision:
         """The last decision on the stream, as the log was when it was read."""
-        return decision_of(self.stream, self.settled.latest())
+        return decision_of(self.stream, self.committed.latest())
 
     def write(self, entries: list[tuple[bytes, bytes | None]]) -> None:
         self._log.write(self, entries)
 
-    def adopt(self, later: Tenure) -> None:
-        """Go on with a tenure that the same process took after this one, whose last write has no known end."""
-        self.producer, self.sequence, self.settled = later.producer, later.sequence, later.settled
+    def adopt(self, later: StreamOwnership) -> None:
+        """Go on with an ownership that the same process took after this one, whose last write has no known end."""
+        self.producer, self.sequence, self.committed = later.producer, later.sequence, later.committed
 
 
-class Settled:
+class CommittedEntries:
     """The committed entries of a partition, from its batches in order."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.metadata import MOVED, Cluster
 from headrace.model.failure import Failure
 from headrace.spark.sink.options import SinkOptions
-from headrace.spark.sink.transactions import Producer, Transactions
+from headrace.spark.sink.transactions import ProducerIdAndEpoch, Transactions
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
@@ -66,7 +66,7 @@ class Sender:
         lane: Cluster,
         transactions: Transactions,
         options: SinkOptions,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         transactional_id: str | None,
         clock: SystemClock,
     ) -> None:

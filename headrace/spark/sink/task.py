@@ -25,8 +25,8 @@ from headrace.spark.sink.names import TaskAttempt
 from headrace.spark.sink.options import SinkOptions
 from headrace.spark.sink.rows import columns_of
 from headrace.spark.sink.sender import Sender
-from headrace.spark.sink.transactions import Producer, Transactions
-from headrace.spark.worker_process import settle
+from headrace.spark.sink.transactions import ProducerIdAndEpoch, Transactions
+from headrace.spark.worker_process import freeze_loaded_modules
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import SystemClock
 from headrace.world.net import dial
@@ -54,7 +54,7 @@ class TaskWriter:
         self._dial = dial
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        settle()
+        freeze_loaded_modules()
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -84,7 +84,7 @@ class TaskWriter:
         transactions: Transactions,
         first: pa.RecordBatch,
         rest: Iterator[pa.RecordBatch],
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         name: str | None,
     ) -> Written:
         options, attempt = self._options, self._attempt

@@ -29,7 +29,7 @@ COMMITTED_STATES = frozenset({"PrepareCommit", "CompleteCommit"})
 FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch, ErrorCode.invalid_producer_id_mapping})
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     id: int
     epoch: int
 
@@ -38,7 +38,7 @@ class Described(NamedTuple):
     """What the coordinator knows of a transactional id."""
 
     state: str  # "" if it does not know the id
-    producer: Producer
+    producer: ProducerIdAndEpoch
 
     @property
     def is_open(self) -> bool:
@@ -51,7 +51,7 @@ class Transactions:
         self._clock = clock
         self._patience_s = patience_s
 
-    def begin(self, transactional_id: str, timeout_ms: int) -> Producer:
+    def begin(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
         """A producer for this id. Everybody who had the id before is fenced, and what was open is aborted by now."""
         answer = self._until_settled(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, timeout_ms))
         if answer.error_code == ErrorCode.invalid_transaction_timeout:
@@ -60,13 +60,13 @@ class Transactions:
                 "transaction.max.timeout.ms of the brokers"
             )
         _check(answer.error_code, f"the transactional id {transactional_id} cannot be used")
-        return Producer(answer.producer_id, answer.producer_epoch)
+        return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
-    def begin_without(self) -> Producer:
+    def begin_without(self) -> ProducerIdAndEpoch:
         """A producer that is idempotent and has no transactions."""
         answer = self._cluster.call(_INIT_PRODUCER_ID, _beginning(None, 60_000))
         _check(answer.error_code, "the brokers give no producer id")
-        return Producer(answer.producer_id, answer.producer_epoch)
+        return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     def fence(self, transactional_id: str) -> None:
         """Abort what is open under this id, and let its producer write no more. The markers may come a little later."""
@@ -74,7 +74,7 @@ class Transactions:
         if answer.error_code != ErrorCode.concurrent_transactions:  # the abort is on its way
             _check(answer.error_code, f"the transaction {transactional_id} cannot be aborted")
 
-    def add(self, transactional_id: str, producer: Producer, places: Iterable[tuple[str, int]]) -> None:
+    def add(self, transactional_id: str, producer: ProducerIdAndEpoch, places: Iterable[tuple[str, int]]) -> None:
         """These partitions belong to the transaction from now on; the first ones open it."""
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
@@ -93,7 +93,7 @@ class Transactions:
                     f"{topic.name}-{result.partition_index} cannot be added to the transaction {transactional_id}",
                 )
 
-    def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> ErrorCode:
+    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> ErrorCode:
         """Commit or abort, asked for once or again. What an answer other than `none` means is for the caller to say."""
         body = Message(
             transactional_id=transactional_id,
@@ -107,7 +107,7 @@ class Transactions:
         answer = self._ask(transactional_id, _DESCRIBE, Message(transactional_ids=[transactional_id]), None)
         (found,) = answer.transaction_states
         if found.error_code == ErrorCode.transactional_id_not_found:
-            return Described("", Producer(-1, -1))
+            return Described("", ProducerIdAndEpoch(-1, -1))
         _check(found.error_code, f"the transaction {transactional_id} cannot be looked up")
         return _described(found)
 
@@ -161,7 +161,7 @@ def _beginning(transactional_id: str | None, timeout_ms: int) -> Message:
 
 
 def _described(state: Message) -> Described:
-    return Described(state.transaction_state, Producer(state.producer_id, state.producer_epoch))
+    return Described(state.transaction_state, ProducerIdAndEpoch(state.producer_id, state.producer_epoch))
 
 
 def _codes(answer: Message) -> set[int]:

@@ -97,7 +97,7 @@ class Archive:
         from headrace.spark.lake.reading import read_partition
 
         columns = ["offset", "timestamp"]
-        for batch in read_partition(self._lake.place, [file], partition, start, end, columns):
+        for batch in read_partition(self._lake.storage, [file], partition, start, end, columns):
             times = pc.cast(batch.column("timestamp"), pa.int64())
             late = batch.filter(pc.greater_equal(times, moment_ms * 1000))
             if late.num_rows:
@@ -133,8 +133,8 @@ def open_archive(address: str) -> Archive:
 
 def read_lake(piece: LakePiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a piece with the named columns, in the order of offsets, typed as the source's columns."""
-    from headrace.spark.lake.place import open_place
     from headrace.spark.lake.reading import read_partition
+    from headrace.spark.lake.storage import open_storage
 
-    place = open_place(piece.address)
-    yield from read_partition(place, piece.files, piece.partition, piece.start, piece.end, columns)
+    storage = open_storage(piece.address)
+    yield from read_partition(storage, piece.files, piece.partition, piece.start, piece.end, columns)

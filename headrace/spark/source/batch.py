@@ -100,5 +100,5 @@ def pieces_of(
 
 
 def live_range(part: OffsetRange, logs: BrokerLogs) -> LiveRange:
-    home = logs.home(part.place)
-    return LiveRange(part.place, part.start, part.end, home.leader, home.topic_id)
+    known = logs.known_leader(part.place)
+    return LiveRange(part.place, part.start, part.end, known.leader, known.topic_id)

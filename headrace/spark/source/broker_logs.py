@@ -33,7 +33,7 @@ _IN_USE = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.
 
 
 @dataclass(frozen=True)
-class Home:
+class KnownLeader:
     """Where a partition is led, and which topic of that name it belongs to."""
 
     leader: Address | None
@@ -91,12 +91,12 @@ class BrokerLogs:
         """Whether the topic was there when the partitions were last asked for."""
         return topic in self._topics
 
-    def home(self, place: TopicPartition) -> Home:
+    def known_leader(self, place: TopicPartition) -> KnownLeader:
         """What executors want to know beforehand, so that they need not ask."""
         topic = self._topics.get(place.topic)
         if topic is None:
-            return Home(None, None)
-        return Home(self._cluster.known_leader(*place), None if topic.id is None else str(topic.id))
+            return KnownLeader(None, None)
+        return KnownLeader(self._cluster.known_leader(*place), None if topic.id is None else str(topic.id))
 
     # --- where they begin and end -----------------------------------------------------------------------------------
 

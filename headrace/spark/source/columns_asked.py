@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Asked(NamedTuple):
+class ColumnSpec(NamedTuple):
     type: str  # in Spark's words
     part: Column  # what must be decoded for it; nothing for what a range knows
 
 
 COLUMNS = {
-    "key": Asked("binary", Column.KEY),
-    "value": Asked("binary", Column.VALUE),
-    "topic": Asked("string", Column(0)),
-    "partition": Asked("int", Column(0)),
-    "offset": Asked("bigint", Column.OFFSET),
-    "timestamp": Asked("timestamp", Column.TIMESTAMP),
-    "timestampType": Asked("int", Column.TIMESTAMP_TYPE),
-    "headers": Asked("array<struct<key:string,value:binary>>", Column.HEADERS),
+    "key": ColumnSpec("binary", Column.KEY),
+    "value": ColumnSpec("binary", Column.VALUE),
+    "topic": ColumnSpec("string", Column(0)),
+    "partition": ColumnSpec("int", Column(0)),
+    "offset": ColumnSpec("bigint", Column.OFFSET),
+    "timestamp": ColumnSpec("timestamp", Column.TIMESTAMP),
+    "timestampType": ColumnSpec("int", Column.TIMESTAMP_TYPE),
+    "headers": ColumnSpec("array<struct<key:string,value:binary>>", Column.HEADERS),
 }
 
 

@@ -22,10 +22,10 @@ from headrace.spark.source.positions import (
     AtTime,
     Earliest,
     Latest,
-    Place,
+    Position,
     Positions,
     TopicPartition,
-    place_of_offset,
+    position_of_offset,
 )
 
 Kind = Literal["batch", "stream"]
@@ -201,7 +201,7 @@ def _ending(options: Mapping[str, str]) -> Positions:
     return found
 
 
-def _positions(options: Mapping[str, str], names: tuple[str, ...], default: Place) -> Positions:
+def _positions(options: Mapping[str, str], names: tuple[str, ...], default: Position) -> Positions:
     """A time for all comes first, then times of partitions, then offsets: as in Spark's connector."""
     by_offset, by_time, by_times = names
     if by_time in options:
@@ -217,7 +217,7 @@ def _positions(options: Mapping[str, str], names: tuple[str, ...], default: Plac
     offsets = partition_numbers(by_offset, text)
     if any(offset < -2 for offset in offsets.values()):
         raise Failure(f"option {by_offset}: an offset is 0 at least, or -2 for the beginning, or -1 for the end")
-    return Positions(by_offset, None, {place: place_of_offset(offset) for place, offset in offsets.items()})
+    return Positions(by_offset, None, {place: position_of_offset(offset) for place, offset in offsets.items()})
 
 
 def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, str]) -> str:

@@ -1,6 +1,6 @@
 """Places in topics: partitions, and where in each of them a read begins or ends.
 
-Pure nouns of the source, shared by its options, its planning and its readers. A `Place` is what a user writes (the
+Pure nouns of the source, shared by its options, its planning and its readers. A `Position` is what a user writes (the
 beginning, the end, an offset, a time), `Positions` are the places of all partitions of a read; resolving them into
 offsets takes a broker, see broker_logs.py.
 """
@@ -49,7 +49,7 @@ class AtTime:
     time_ms: int
 
 
-Place = Earliest | Latest | AtOffset | AtTime
+Position = Earliest | Latest | AtOffset | AtTime
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Positions:
     """One place for all partitions, or one for each."""
 
     option: str  # that said so
-    everywhere: Place | None
-    each: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    everywhere: Position | None
+    each: Mapping[TopicPartition, Position] = field(default_factory=dict)
 
-    def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
+    def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """The place in each of these partitions, which are all that the read has."""
         if self.everywhere is not None:
             return dict.fromkeys(partitions, self.everywhere)
@@ -79,7 +79,7 @@ class Positions:
         return dict(self.each)
 
 
-def place_of_offset(offset: int) -> Place:
+def position_of_offset(offset: int) -> Position:
     """-2 is the beginning and -1 the end, as everywhere in Kafka."""
     if offset == EARLIEST_OFFSET:
         return Earliest()

@@ -13,7 +13,7 @@ from headrace.model.failure import Failure
 from headrace.spark.source import data_loss
 from headrace.spark.source.broker_logs import BrokerLogs
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.positions import AtOffset, AtTime, Earliest, Offsets, Place, TopicPartition
+from headrace.spark.source.positions import AtOffset, AtTime, Earliest, Offsets, Position, TopicPartition
 
 if TYPE_CHECKING:
     from headrace.spark.source.archive_read import Archive
@@ -52,7 +52,7 @@ class Edges:
         live = {place: times[place] for place, offset in found.items() if offset is None}
         return found | self._logs.at_times(live)
 
-    def starts(self, places: Mapping[TopicPartition, Place]) -> Offsets:
+    def starts(self, places: Mapping[TopicPartition, Position]) -> Offsets:
         """Where the read begins."""
         at_times = self.at_times({where: place.time_ms for where, place in places.items() if isinstance(place, AtTime)})
         starts: Offsets = {}
@@ -65,7 +65,7 @@ class Edges:
                 starts[where] = self.earliest[where] if isinstance(place, Earliest) else self.latest[where]
         return starts
 
-    def ends(self, places: Mapping[TopicPartition, Place]) -> Offsets:
+    def ends(self, places: Mapping[TopicPartition, Position]) -> Offsets:
         """Where the read ends; a time that no record reaches is the end of the log."""
         at_times = self.at_times({where: place.time_ms for where, place in places.items() if isinstance(place, AtTime)})
         ends: Offsets = {}

@@ -17,7 +17,7 @@ from headrace.spark.source.arrow_rows import ArrowRows
 from headrace.spark.source.fetching import LiveRange, RangeFetch
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.visible import visible_sections
-from headrace.spark.worker_process import settle
+from headrace.spark.worker_process import freeze_loaded_modules
 from headrace.wire.columns import Section, read_columns
 from headrace.wire.errors import Malformed
 from headrace.world.clock import SystemClock
@@ -44,7 +44,7 @@ class ReadTask(InputPartition):
 
 def read_task(options: SourceOptions, schema: StructType, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of a task. Spark invents a task without pieces where there is nothing to read."""
-    settle()
+    freeze_loaded_modules()
     for piece in task.pieces if isinstance(task, ReadTask) else ():
         if isinstance(piece, LiveRange):
             yield from read_range(options, schema, piece)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace.model.failure import Failure
 from headrace.spark.lake.lake import load_lake
-from headrace.spark.lake.place import Folder
+from headrace.spark.lake.storage import Folder
 from headrace.spark.pipelines.checkpoints import open_checkpoint
 from tests.spark.pipelines.runs import Listener, lake_offsets, run
 from tests.spark.topics import Topics

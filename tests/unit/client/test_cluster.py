@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headrace.client.blocking import Address, BlockingConnection, ConnectionLost
-from headrace.client.metadata import Cluster, Unreachable, error_codes, parse_address
+from headrace.client.metadata import Cluster, ClusterUnreachable, error_codes, parse_address
 from headrace.model.failure import Failure
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
@@ -114,7 +114,7 @@ def test_a_coordinator_that_loads_is_waited_for(net: FakeNet) -> None:
 
 
 def test_a_cluster_that_is_away_is_one_clear_error(net: FakeNet) -> None:
-    with pytest.raises(Unreachable, match=r"no broker of the cluster at a:1, b:2 answers .*refused"):
+    with pytest.raises(ClusterUnreachable, match=r"no broker of the cluster at a:1, b:2 answers .*refused"):
         cluster_of(net, "a:1", "b:2").topics()
     with pytest.raises(ConnectionLost, match="lost the broker at a:1"):
         cluster_of(net, "a:1").call(METADATA, Message())

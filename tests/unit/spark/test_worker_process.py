@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.spark.worker_process import settle
+from headrace.spark.worker_process import freeze_loaded_modules
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ def test_only_a_process_of_sparks_daemon_is_frozen_and_only_once(
     frozen: list[bool] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
     monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=SimpleNamespace(name=started_as)))
-    settle.cache_clear()
-    settle()
-    settle()
-    settle.cache_clear()
+    freeze_loaded_modules.cache_clear()
+    freeze_loaded_modules()
+    freeze_loaded_modules()
+    freeze_loaded_modules.cache_clear()
     assert len(frozen) == times

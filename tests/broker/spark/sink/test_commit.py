@@ -197,10 +197,10 @@ def test_an_older_driver_is_fenced_between_its_look_at_the_log_and_its_decision(
     told = driver.tasks(0, FIRST)
     members = [written.member for written in told if written.member]
     with committing(driver.options) as older:
-        tenure = older._log.take_over(driver.stream)
+        ownership = older._log.take_over(driver.stream)
         driver.again().run(0, FIRST)
         with pytest.raises(Superseded, match="taken over"):
-            older._decide(tenure, Decision(driver.stream, 0, told[0].attempt.run, "", tuple(members), done=False))
+            older._decide(ownership, Decision(driver.stream, 0, told[0].attempt.run, "", tuple(members), done=False))
     assert result(driver) == rows(FIRST)
 
 
@@ -210,11 +210,11 @@ def test_a_decision_that_the_first_look_at_the_log_missed_is_found_before_anothe
     members = tuple(written.member for written in told if written.member)
     driver.again().run(0, FIRST)
     with committing(driver.options) as committer:
-        tenure = committer._log.take_over(driver.stream)
-        tenure.settled = decision_log.Settled()
-        assert tenure.last == Decision(driver.stream)
+        ownership = committer._log.take_over(driver.stream)
+        ownership.committed = decision_log.CommittedEntries()
+        assert ownership.last == Decision(driver.stream)
         with pytest.raises(Superseded, match="decided by another driver"):
-            committer._decide(tenure, Decision(driver.stream, 0, told[0].attempt.run, "", members, done=False))
+            committer._decide(ownership, Decision(driver.stream, 0, told[0].attempt.run, "", members, done=False))
     driver.again().run(1, SECOND)
     assert result(driver) == rows(FIRST, SECOND)
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 from headrace.spark.lake.file_writer import write_files
 from headrace.spark.lake.lake import Lake
 from headrace.spark.lake.manifest import LakeFile
-from headrace.spark.lake.place import Folder
 from headrace.spark.lake.rows import HEADERS, RECORD_SCHEMA
+from headrace.spark.lake.storage import Folder
 from headrace.world.clock import SystemClock
 from headrace.world.disk import RealDisk
 from headrace.world.entropy import SeededEntropy
@@ -49,6 +49,6 @@ def append(lake: Lake, *batches: pa.RecordBatch) -> list[LakeFile]:
     """What one micro-batch does: tasks write files, the driver commits them."""
     entropy = SeededEntropy(lake.contents.number + 1)
     ends = lake.contents.ends()
-    files = [file for batch in batches for file in write_files([batch], ends, lake.place, entropy, TARGET_BYTES)]
+    files = [file for batch in batches for file in write_files([batch], ends, lake.storage, entropy, TARGET_BYTES)]
     lake.commit(f"test/{lake.contents.number}", files)
     return files

@@ -47,7 +47,7 @@ def test_a_batch_that_comes_again_adds_nothing(tmp_path: Path) -> None:
 def test_a_file_that_outgrows_the_target_is_followed_by_another(tmp_path: Path) -> None:
     lake = new_lake(tmp_path)
     batches = [records(0, range(first, first + 50), [NOON_MS] * 50) for first in range(0, 500, 50)]
-    files = list(write_files(batches, {}, lake.place, SeededEntropy(1), 4000))
+    files = list(write_files(batches, {}, lake.storage, SeededEntropy(1), 4000))
     assert len(files) > 1
     assert sum(file.rows for file in files) == 500
     assert [file.spans[0].start for file in files] == [0, *(file.spans[0].end for file in files[:-1])]
@@ -56,7 +56,7 @@ def test_a_file_that_outgrows_the_target_is_followed_by_another(tmp_path: Path) 
 def test_wild_timestamps_neither_hold_many_files_nor_much_memory(tmp_path: Path) -> None:
     lake = new_lake(tmp_path)
     wild = [records(0, range(first, first + 40), [(first + n) * HOUR_MS for n in range(40)]) for first in (0, 40)]
-    files = list(write_files(wild, {}, lake.place, SeededEntropy(1), 10_000))
+    files = list(write_files(wild, {}, lake.storage, SeededEntropy(1), 10_000))
     assert sum(file.rows for file in files) == 80
     assert len({file.hour for file in files}) == len(files) == 80
 
@@ -72,7 +72,7 @@ def test_a_lake_is_the_same_after_a_restart_also_from_a_sum(tmp_path: Path) -> N
 def test_files_of_a_batch_that_was_never_committed_are_swept(tmp_path: Path) -> None:
     lake = new_lake(tmp_path)
     kept = append(lake, every_minute(0, 0, 5))
-    list(write_files([every_minute(0, 5, 9)], {}, lake.place, SeededEntropy(9), TARGET_BYTES))
+    list(write_files([every_minute(0, 5, 9)], {}, lake.storage, SeededEntropy(9), TARGET_BYTES))
     assert lake.sweep() == 1
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")] == [kept[0].name]
 
@@ -107,7 +107,7 @@ def test_compaction_keeps_every_row_and_replaced_files_stay_a_while(tmp_path: Pa
         append(lake, every_minute(0, first, first + 10), every_minute(1, first, first + 10))
     groups = small_files(lake.contents.files.values(), 4, TARGET_BYTES)
     assert [len(group) for group in groups] == [12]
-    written = rewrite(lake.place, groups[0], SeededEntropy(99), TARGET_BYTES)
+    written = rewrite(lake.storage, groups[0], SeededEntropy(99), TARGET_BYTES)
     lake.commit("compaction", written, groups[0])
     assert [file.spans for file in lake.contents.files.values()] == [(Span(0, 0, 60, 60), Span(1, 0, 60, 60))]
     assert lake.sweep() == 0, "replaced files are not strangers"

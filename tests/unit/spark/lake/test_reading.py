@@ -35,11 +35,11 @@ def test_overlapping_files_are_merged_by_offset(
             append(lake, records(3, offsets, [NOON_MS + hours[offset] * HOUR_MS for offset in offsets]))
         if compacted:
             for group in small_files(lake.contents.files.values(), 2, TARGET_BYTES):
-                lake.commit("compaction", rewrite(lake.place, group, SeededEntropy(1000), TARGET_BYTES), group)
+                lake.commit("compaction", rewrite(lake.storage, group, SeededEntropy(1000), TARGET_BYTES), group)
         files = list(lake.contents.files.values())
         read = [
             offset
-            for batch in read_partition(lake.place, files, 3, low, low + length, ["value", "offset"])
+            for batch in read_partition(lake.storage, files, 3, low, low + length, ["value", "offset"])
             for offset in batch.column("offset").to_pylist()
         ]
         assert read == [offset for offset in range(len(hours)) if low <= offset < low + length]
@@ -90,11 +90,11 @@ def test_row_groups_that_cannot_hold_the_range_are_not_read(tmp_path: Path, monk
     monkeypatch.setattr(file_writer, "ROW_GROUP_BYTES", 1)
     lake = new_lake(tmp_path)
     batches = [every_minute(partition, first, first + 10) for partition in (0, 1) for first in (0, 10, 20)]
-    [file] = file_writer.write_files(batches, {}, lake.place, SeededEntropy(1), TARGET_BYTES)
+    [file] = file_writer.write_files(batches, {}, lake.storage, SeededEntropy(1), TARGET_BYTES)
     metadata = pq.ParquetFile(tmp_path / file.name).metadata
     assert row_groups(metadata, 0, 0, 30) == [0, 1, 2]
     assert row_groups(metadata, 1, 10, 11) == [4]
     assert row_groups(metadata, 1, 9, 21) == [3, 4, 5]
     assert row_groups(metadata, 2, 0, 30) == []
-    [piece] = read_partition(lake.place, [file], 1, 12, 14, ["value"])
+    [piece] = read_partition(lake.storage, [file], 1, 12, 14, ["value"])
     assert piece.to_pydict() == {"value": [b"v12", b"v13"]}

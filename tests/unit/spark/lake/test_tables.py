@@ -50,7 +50,7 @@ def test_a_table_takes_in_each_commit_once_and_survives_compaction(
     assert catch_up(lake, table) == 6
     assert catch_up(lake, table) == 0
     groups = small_files(lake.contents.files.values(), 2, TARGET_BYTES)
-    written = [file for group in groups for file in rewrite(lake.place, group, SeededEntropy(1000), TARGET_BYTES)]
+    written = [file for group in groups for file in rewrite(lake.storage, group, SeededEntropy(1000), TARGET_BYTES)]
     lake.commit("compaction", written, [file for group in groups for file in group])
     assert catch_up(lake, make(lake)) == 1
     lake.delete_replaced(0)  # a table that still named a replaced file could not be read now

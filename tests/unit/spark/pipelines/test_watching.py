@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.query import Query
-from headrace.spark.pipelines.run import Run, Silence
+from headrace.spark.pipelines.run import Run, SilentReporter
 from headrace.spark.pipelines.watching import watch
 
 TOO_LATE = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
@@ -31,7 +31,7 @@ class Stream:
         return True
 
 
-class Notes(Silence):
+class Notes(SilentReporter):
     def __init__(self) -> None:
         self.taken: list[str] = []
 

@@ -13,7 +13,7 @@ from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
 from headrace.spark.sink.options import SinkOptions
 from headrace.spark.sink.sender import Outgoing, Sender
-from headrace.spark.sink.transactions import Producer, Transactions
+from headrace.spark.sink.transactions import ProducerIdAndEpoch, Transactions
 from headrace.wire import batches, records
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
@@ -81,7 +81,7 @@ def sender_to(brokers: Brokers, request_bytes: int = 1) -> Sender:
     cluster, lane = (
         Cluster(["a:1", "b:2"], "test", clock=clock, dial=brokers.net.dial, patience_s=30) for _ in range(2)
     )
-    return Sender(cluster, lane, Transactions(cluster, clock, 30), options, Producer(7, 0), None, clock)
+    return Sender(cluster, lane, Transactions(cluster, clock, 30), options, ProducerIdAndEpoch(7, 0), None, clock)
 
 
 def outgoing(partition: int, sequence: int) -> Outgoing:

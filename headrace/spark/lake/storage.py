@@ -16,7 +16,7 @@ from headrace.model.failure import Failure
 from headrace.world.disk import Buffer, RealDisk
 
 
-class Place(Protocol):
+class Storage(Protocol):
     """Names are relative to the lake, with slashes."""
 
     def put(self, name: str, data: Buffer) -> None:
@@ -86,7 +86,7 @@ class Folder:
         return self._disk.lock(self._root / "writer.lock")
 
 
-class Store:
+class ObjectStore:
     """A lake in an object store, through pyarrow. A put is one request there, and so all or nothing.
 
     Object stores have no locks: that only one archive writes to a lake is then up to who starts them.
@@ -129,7 +129,7 @@ class Store:
         return lambda: None
 
 
-def open_place(address: str) -> Place:
+def open_storage(address: str) -> Storage:
     """The place at an address: a path, file:///path, or an address of an object store."""
     parts = urlsplit(address)
     if parts.scheme in ("", "file"):
@@ -144,4 +144,4 @@ def open_place(address: str) -> Place:
         raise Failure(
             f"{address} is no place for a lake: write a folder, or an address such as s3://bucket/lake ({error})"
         ) from None
-    return Store(address, filesystem, root)
+    return ObjectStore(address, filesystem, root)
