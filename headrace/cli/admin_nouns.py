@@ -1,7 +1,7 @@
-"""The nouns of Kafka's admin API that this command line uses, from the client library.
+"""The types of Kafka's admin API that the command line uses, from confluent-kafka.
 
-Imported inside functions only: loading it loads librdkafka, which must not happen for `--help`. It exists because the
-library re-exports these names without declaring so, which strict type checking would have to forgive at every use.
+Imported inside functions only: it loads librdkafka, which `--help` must not do. It exists because the library does not
+declare that it re-exports these names, which strict type checking would report at every use.
 """
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""`headrace cluster adopt`: a broker that stood alone becomes the first broker of a cluster, with all its data.
+"""`headrace cluster adopt`: makes a standalone broker the first broker of a cluster, with all its data.
 
-Called by main through headrace.cli.cluster. The broker must be stopped: its data folder is locked while this works.
-Records do not move; only the metadata does, from the folder's own store into ZooKeeper. What holds: until the copy is
-whole the folder stays as it was, and afterwards it can be started in the cluster only.
+Called by main through headrace.cli.cluster. The broker must be stopped: its data folder is locked meanwhile. Records
+stay where they are; only the metadata moves, from the folder's own store into ZooKeeper. Invariant: until the copy is
+complete the folder is unchanged; afterwards it can only be started in the cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ REACH_S = 15.0
 METADATA = "metadata.db"
 
 ZooKeeperOption = Annotated[
-    str, typer.Option("--zookeeper", metavar="HOSTS", help="host:port,host:port, and a /folder for the cluster.")
+    str,
+    typer.Option(
+        "--zookeeper", metavar="HOSTS", help="ZooKeeper as host:port,host:port, and a /folder for the cluster."
+    ),
 ]
 EXAMPLES = examples("headrace cluster adopt --data ./data --zookeeper zk1:2181,zk2:2181/headrace")
 
@@ -33,9 +36,9 @@ def adopt(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The data folder of the stopped broker.")],
     zookeeper: ZooKeeperOption,
 ) -> None:
-    """Move a single broker's metadata into ZooKeeper, so that it can grow into a cluster."""
+    """Move a standalone broker's metadata into ZooKeeper, so that more brokers can join it."""
     if not (data / METADATA).exists():
-        raise Failure(f"{data} is not the data folder of a broker that stands alone: there is no {METADATA} in it")
+        raise Failure(f"{data} is not the data folder of a standalone broker: there is no {METADATA} in it")
     copied = asyncio.run(_adopt(data, zookeeper))
     typer.echo(f"{plural(copied, 'node')} copied to {zookeeper}")
     remark(f"start the broker with: headrace serve --data {data} --zookeeper {zookeeper}")
@@ -71,7 +74,7 @@ async def _adopt(data: Path, zookeeper: str) -> int:
 
 
 async def open_zookeeper(hosts: str) -> Store:
-    """A session for a command, which does not wait for ever."""
+    """A ZooKeeper session for a command, with a timeout."""
     from headrace.cluster.zookeeper import ZooKeeperStore
     from headrace.world.clock import SystemClock
 
@@ -79,5 +82,5 @@ async def open_zookeeper(hosts: str) -> Store:
     try:
         await asyncio.wait_for(store.open(), REACH_S)
     except TimeoutError:
-        raise Failure(f"cannot reach ZooKeeper at {hosts}; is it running there?") from None
+        raise Failure(f"cannot reach ZooKeeper at {hosts}: is it running, and is the address right?") from None
     return store

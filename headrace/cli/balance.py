@@ -1,7 +1,7 @@
-"""`headrace cluster balance`: every broker gets its share of leaders, replicas and bytes.
+"""`headrace cluster balance`: moves partitions so that brokers have equal shares of leaders, replicas and bytes.
 
-Registered by cluster.py. Asks the cluster what stands where (`cli/moves.py`), has `cluster/balance.py` make the plan,
-and carries it out a few partitions at a time.
+Registered by cluster.py. Gets the current placement from the cluster (`cli/moves.py`), computes the plan with
+`cluster/balance.py`, and carries it out a few partitions at a time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ EXAMPLES = examples("headrace cluster balance --dry-run", "headrace cluster bala
 
 def balance(
     broker: BrokerOption = DEFAULT_BROKER,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")] = False,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, metavar="N", help="Partitions that move together.")] = 10,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would move, but move nothing.")] = False,
+    at_once: Annotated[
+        int, typer.Option("--at-once", min=1, metavar="N", help="How many partitions to move at the same time.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Move partitions until brokers lead and hold equally much."""
+    """Move partitions until all brokers have equal shares of leaders, replicas and bytes."""
     from headrace.cli.direct_requests import DirectRequests
     from headrace.cli.moves import carry_out, standing, under_way
     from headrace.cluster.balance import moved, plan, shares
@@ -35,7 +37,7 @@ def balance(
     with DirectRequests(broker) as requests:
         busy = under_way(requests)
         if busy:
-            raise Failure(f"{plural(len(busy), 'partition')} moving already; balance the cluster when that is over")
+            raise Failure(f"{plural(len(busy), 'partition')} moving already: try again when that has finished")
         partitions, racks = standing(requests)
         moves = plan(partitions, racks)
         before, after = shares(partitions, sorted(racks)), shares(moved(partitions, moves), sorted(racks))

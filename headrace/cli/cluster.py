@@ -1,6 +1,6 @@
-"""`headrace cluster`: who the brokers are, how they share the work, and how a single one becomes a cluster.
+"""`headrace cluster`: show the brokers, balance partitions among them, and turn a standalone broker into a cluster.
 
-Called by main. Shows what the cluster says about itself in DescribeCluster and Metadata, nothing of its own.
+Called by main. Shows what DescribeCluster and Metadata return.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from headrace.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, comma
 from headrace.cli.screen import print_facts, print_json, print_table
 
 app = command_group(
-    "Look at the cluster, or begin one.",
+    "Show or balance the cluster, or start one.",
     "headrace cluster info",
     "headrace cluster adopt --data ./data --zookeeper zk1:2181/headrace",
 )
@@ -21,7 +21,7 @@ app.command("balance", epilog=balance.EXAMPLES)(balance.balance)
 
 @app.command(epilog=examples("headrace cluster info", "headrace cluster info -b queue.example.com:9092 --json"))
 def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Show the cluster's id, its controller and its brokers."""
+    """Show the cluster's id, controller and brokers."""
     admin = open_admin(broker)
     described = settle(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "cannot describe the cluster")
     topics = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.values()

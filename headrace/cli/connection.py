@@ -1,7 +1,8 @@
-"""The way to a broker: quiet Kafka clients, a quick check that somebody answers, and errors as sentences.
+"""Connections to brokers: Kafka clients without log output, a quick reachability check, and errors as sentences.
 
-Called by every command that talks to a broker; the only module that makes admin clients and knows client settings.
-Invariants: librdkafka never writes to the user's terminal, and a broker that is not there costs seconds, not minutes.
+Called by every command that talks to a broker; the only module that makes admin clients and sets client settings.
+Invariants: librdkafka never writes to the user's terminal, and an unreachable broker is reported in seconds, not
+minutes.
 """
 
 from collections.abc import Mapping
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from headrace.cli.admin_nouns import AdminClient
 
 CONNECT_TIMEOUT_S = 3.0
-ANSWER_TIMEOUT_S = 5.0  # the first answer: longer means that no Kafka broker is there
-REQUEST_TIMEOUT_S = 20.0  # later answers: a broker that deletes ten thousand partitions may take its time
+ANSWER_TIMEOUT_S = 5.0  # for the first response: after this, it is not a Kafka broker
+REQUEST_TIMEOUT_S = 20.0  # for later responses: deleting ten thousand partitions may take a while
 
 
 def client_settings(broker: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Settings of every client: where the broker is, and no word from librdkafka itself (log_level 0)."""
+    """Settings of every client: the broker's address, and no log output of librdkafka (log_level 0)."""
     return {
         "bootstrap.servers": broker,
         "client.id": "headrace-cli",
@@ -37,7 +38,7 @@ def client_settings(broker: str, extra: Mapping[str, Any] | None = None) -> dict
 
 
 def ignore_error(_error: "KafkaError") -> None:
-    """Connection errors come back as the failure of the request that they hit; saying them twice helps nobody."""
+    """Ignores connection errors, because the failed request reports them."""
 
 
 def open_admin(broker: str) -> "AdminClient":
@@ -52,14 +53,15 @@ def open_admin(broker: str) -> "AdminClient":
         admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S).result(ANSWER_TIMEOUT_S + 1)
     except (KafkaException, TimeoutError):
         raise Failure(
-            f"something listens at {broker}, but it gives no Kafka answer within {ANSWER_TIMEOUT_S:.0f} seconds: "
-            "is that the port of a broker, and is the address it advertises reachable from here?"
+            f"something listens at {broker}, but does not answer as a Kafka broker within "
+            f"{ANSWER_TIMEOUT_S:.0f} seconds: is that the port of a broker, and is its advertised "
+            "address reachable from here?"
         ) from None
     return admin
 
 
 def reach(broker: str) -> None:
-    """Fail with one clear line unless an address of the list accepts a connection."""
+    """Raise a one-line Failure unless an address of the list accepts a connection."""
     import socket
 
     reason = ""
@@ -71,12 +73,12 @@ def reach(broker: str) -> None:
             reason = (error.strerror or str(error) or "timed out").lower()
     raise Failure(
         f"no broker answers at {broker}: is `headrace serve` running? "
-        f"Choose another one with --broker HOST:PORT or HEADRACE_BROKER ({reason})"
+        f"Set its address with --broker HOST:PORT or HEADRACE_BROKER ({reason})"
     )
 
 
 def settle(future: "Future[Any]", doing: str) -> Any:
-    """The result of an admin request; `doing` starts the sentence in which its failure is told."""
+    """The result of an admin request; `doing` begins the error message if it fails."""
     from confluent_kafka import KafkaException
 
     try:
@@ -84,11 +86,11 @@ def settle(future: "Future[Any]", doing: str) -> Any:
     except KafkaException as error:
         raise Failure(f"{doing}: {reason_of(error)}") from None
     except TimeoutError:
-        raise Failure(f"{doing}: the broker gave no answer within {REQUEST_TIMEOUT_S:.0f} seconds") from None
+        raise Failure(f"{doing}: no answer from the broker within {REQUEST_TIMEOUT_S:.0f} seconds") from None
 
 
 def reason_of(error: "KafkaException") -> str:
-    """Why a request failed, in the client's or the broker's own words."""
+    """Why a request failed, as the client or the broker says."""
     from confluent_kafka import KafkaError
 
     cause = error.args[0] if error.args else error
@@ -96,7 +98,7 @@ def reason_of(error: "KafkaException") -> str:
 
 
 def plain_words(error: "KafkaError") -> str:
-    """The words of an error, without the client's remark on who found it."""
+    """The text of an error, without librdkafka's prefix that says where it was detected."""
     return error.str().removeprefix("Broker: ").removeprefix("Local: ")
 
 

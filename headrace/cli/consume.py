@@ -1,8 +1,8 @@
-"""`headrace consume`: messages of topics onto stdout.
+"""`headrace consume`: prints messages of topics to stdout.
 
-Called by main. Two ways to read: alone (partitions assigned by hand, nothing remembered) or as a member of a group
-(the group's offsets are committed). Invariant: an offset is committed only after its message left this process, so a
-group that is stopped here or breaks here prints every message at least once.
+Called by main. It reads either without a group (manual assignment, no commits) or as a member of a group (with
+commits). Invariant: an offset is committed only after its message was written to stdout, so a group prints every
+message at least once.
 """
 
 import select
@@ -35,7 +35,7 @@ EXAMPLES = examples(
     "headrace consume '^orders-.*' --group billing",
 )
 BATCH_MESSAGES = 500
-LOOK_S = 0.2  # how long an empty topic is waited for before the stop flag is looked at again
+LOOK_S = 0.2  # how long to wait for messages before checking the stop flag again
 
 
 class Isolation(StrEnum):
@@ -44,10 +44,11 @@ class Isolation(StrEnum):
 
 
 class Ends:
-    """Which partitions still have messages to print before `--exit` is satisfied.
+    """For `--exit`: which partitions still have messages to print.
 
-    Alone, the goal is the end of each log as it was at the start, so that a busy producer cannot hold the command.
-    In a group partitions come and go, so there the goal is the end of log that the broker reports for each.
+    Without a group, the goal is the end offset of each log at the start, so that the command ends although producers
+    continue. In a group partitions are reassigned, so there the goal is the end of log that the client reports for
+    each.
     """
 
     def __init__(self, goals: dict[Partition, int] | None) -> None:
@@ -58,7 +59,7 @@ class Ends:
         self.open = partitions
 
     def revoke(self) -> None:
-        """Between two assignments nobody knows what is left to read, so the end cannot be reached there."""
+        """Between two assignments it is not known what is left to read, so the end is not reached."""
         self.open = None
 
     def pass_message(self, partition: Partition, offset: int) -> None:
@@ -75,7 +76,7 @@ class Ends:
 
 
 class Reader:
-    """One run: reads, prints, and in a group commits."""
+    """One run of the command: reads, prints, and in a group commits."""
 
     def __init__(self, consumer: "Consumer", render: Renderer, ends: Ends | None, committing: bool) -> None:
         self.consumer = consumer
@@ -97,14 +98,14 @@ class Reader:
             printed += self.print_batch(batch)
 
     def next_batch(self, wanted: int) -> "list[Message]":
-        """What is there now, at most `wanted`; the first one is waited for a moment."""
+        """Up to `wanted` messages that are available; waits a moment for the first one."""
         first = self.consumer.poll(LOOK_S)
         if first is None:
             return []
         return [first, *self.consumer.consume(wanted - 1, 0)] if wanted > 1 else [first]
 
     def print_batch(self, batch: "list[Message]") -> int:
-        """Write and flush the batch, then commit it. End-of-log marks count as read, not as printed."""
+        """Write and flush the batch, then commit it. End-of-partition events count as read, not as printed."""
         texts: list[bytes] = []
         positions: dict[Partition, int] = {}
         for message in batch:
@@ -148,11 +149,11 @@ class Reader:
         except KafkaException as error:
             if error.args[0].code() not in moved_on:
                 raise
-            # The partitions belong to another member by now, which prints these messages again: at least once.
+            # The partitions were reassigned; their new owner prints these messages again: at least once.
 
 
 def reader_left() -> bool:
-    """Whether stdout is a pipe that nobody reads any more; an idle `consume | head` would else never notice."""
+    """Whether stdout is a pipe closed by its reader, which an idle `consume | head` would not notice otherwise."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))
@@ -164,14 +165,15 @@ def register(app: typer.Typer) -> None:
 
 def consume(
     topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC", help="Topics to read; one that starts with ^ is a regex.")
+        list[str],
+        typer.Argument(metavar="TOPIC", help="Topics to read; a name that starts with ^ is a regular expression."),
     ],
     *,
     start: Annotated[
         str, typer.Option("--from", "-o", metavar="PLACE", help="start, end, offset:N (-N: from the end) or time:T.")
     ] = "start",
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after that many messages.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")] = None,
     until_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end of the topics.")] = False,
     template: Annotated[
         str, typer.Option("--format", "-f", metavar="FORMAT", help=r"%t %p %o %k %s %T %h %S %K %% and \n \t.")
@@ -181,11 +183,11 @@ def consume(
         str | None, typer.Option("--group", "-g", help="Read as a member of this group and commit its offsets.")
     ] = None,
     isolation: Annotated[
-        Isolation, typer.Option("--isolation", help="Whether to print messages of open transactions.")
+        Isolation, typer.Option("--isolation", help="Which messages of transactions to print.")
     ] = Isolation.UNCOMMITTED,
     broker: BrokerOption = DEFAULT_BROKER,
 ) -> None:
-    """Print messages until Ctrl-C, a count, or the end.
+    """Print messages until Ctrl-C, a count (--count), or the end of the topics (--exit).
 
     \b
     Fields of --format:
@@ -193,14 +195,14 @@ def consume(
       %k key        %s value        %h headers
       %K key bytes  %S value bytes  %T timestamp (epoch ms)
 
-    A time is ISO 8601, epoch milliseconds, or a span back from now such as -2h. In a group, --from says where to begin
-    only where the group has no offset yet; `headrace group seek` moves a group.
+    A time is ISO 8601, epoch milliseconds, or a duration before now such as -2h. In a group, --from applies only to
+    partitions without a committed offset; `headrace group seek` changes a group's offsets.
     """
     place = parse_place(start, now_ms())
     if group is not None and (partition is not None or place.kind not in ("start", "end")):
         raise typer.BadParameter(
-            "a group shares all partitions and begins at its own offsets: "
-            "use --group without --partition, and move it with `headrace group seek`"
+            "a group reads all partitions, and starts at its committed offsets: "
+            "use --group without --partition, and change its offsets with `headrace group seek`"
         )
     render = json_line if as_json else parse_format(template)
     admin = open_admin(broker)
@@ -232,7 +234,7 @@ def consume(
 def assign(
     admin: "AdminClient", consumer: "Consumer", place: LogPosition, partitions: list[Partition], isolation: Isolation
 ) -> Ends:
-    """Read the partitions alone, from the place on."""
+    """Read the partitions without a group, starting at the place."""
     from confluent_kafka import IsolationLevel, TopicPartition
 
     level = IsolationLevel.READ_COMMITTED if isolation is Isolation.COMMITTED else IsolationLevel.READ_UNCOMMITTED
@@ -243,7 +245,7 @@ def assign(
 
 
 def subscribe(consumer: "Consumer", topics: list[str]) -> Ends:
-    """Read as a member of a group; the client follows new topics that match a pattern by itself."""
+    """Read as a member of a group; the client subscribes to new topics that match a pattern by itself."""
     ends = Ends(None)
     consumer.subscribe(
         topics,
@@ -254,7 +256,7 @@ def subscribe(consumer: "Consumer", topics: list[str]) -> Ends:
 
 
 def warn_once(broker: str) -> Any:
-    """A client's error callback: says once that the broker is gone; the client itself keeps trying."""
+    """An error callback that reports a lost broker once; the client keeps reconnecting."""
     said = False
 
     def warn(error: "KafkaError") -> None:
@@ -263,6 +265,6 @@ def warn_once(broker: str) -> Any:
         nonlocal said
         if error.code() == KafkaError._ALL_BROKERS_DOWN and not said:
             said = True
-            remark(f"headrace: the broker at {broker} is gone, waiting for it to come back (Ctrl-C stops)")
+            remark(f"headrace: lost the connection to the broker at {broker}, reconnecting (Ctrl-C stops)")
 
     return warn

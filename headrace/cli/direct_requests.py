@@ -1,8 +1,8 @@
-"""Requests that the Kafka client library has no call for, sent straight to the brokers that must answer them.
+"""Requests that confluent-kafka does not offer, sent directly to the broker that must answer.
 
 Called by the transaction commands and by `cluster balance`. One blocking connection per broker, one request at a time;
-who leads a partition and who coordinates an id is asked of the cluster first. Invariant: whatever goes wrong on the way
-is a Failure that names the broker; errors inside a response are for the caller.
+leaders and coordinators are looked up first. Invariant: every connection error is a Failure that names the broker;
+error codes in a response are for the caller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Address = tuple[str, int]
 _METADATA, _METADATA_VERSION = 3, 9
 _FIND_COORDINATOR, _FIND_COORDINATOR_VERSION = 10, 4
 _CLIENT_ID = b"headrace-cli"
-_TRANSACTION = 1  # the kind of coordinator
+_TRANSACTION = 1  # the key type of FindCoordinator
 _MAX_RESPONSE_BYTES = 1 << 30
 
 
@@ -43,13 +43,13 @@ class DirectRequests:
         for connection in self._sockets.values():
             connection.close()
 
-    # --- who answers ------------------------------------------------------------------------------------------------
+    # --- brokers, leaders and coordinators ----------------------------------------------------------------------------
 
     def brokers(self) -> list[Address]:
         return [(broker.host, broker.port) for broker in self._cluster().brokers]
 
     def partitions(self) -> Iterator[tuple[str, int, Address]]:
-        """Every partition of the cluster that has a leader, with the leader's address."""
+        """Every partition with a leader, and the leader's address."""
         cluster = self._cluster()
         addresses = {broker.node_id: (broker.host, broker.port) for broker in cluster.brokers}
         for topic in cluster.topics:
@@ -66,7 +66,7 @@ class DirectRequests:
         return found.host, found.port
 
     def metadata(self) -> Message:
-        """Of the whole cluster, asked anew."""
+        """Metadata of the whole cluster, not cached."""
         self._metadata = None
         return self._cluster()
 
@@ -76,7 +76,7 @@ class DirectRequests:
         return self._metadata
 
     def anywhere(self, api_key: int, version: int, body: Message) -> Message:
-        """The answer of the first broker of the list that gives one."""
+        """The response of the first broker in the list that answers."""
         failure: Failure | None = None
         for address in parse_brokers(self._broker):
             try:
@@ -107,7 +107,8 @@ class DirectRequests:
         except (OSError, Malformed) as error:
             reason = str(error) or "no answer"
             raise Failure(
-                f"the broker at {address[0]}:{address[1]} does not answer as a Kafka broker: {reason}"
+                f"the broker at {address[0]}:{address[1]} does not answer as a Kafka broker ({reason}): "
+                "is the address right?"
             ) from None
 
 

@@ -1,6 +1,6 @@
-"""Where the `headrace` script enters. A broker must start at once, so `serve` goes its own short way: the rest of the
-command line, with its libraries, is loaded for all other commands only. What it loads stays for good, so nobody looks
-for garbage in it: the server, once it is loaded, switches that on."""
+"""The entry point of the `headrace` script. To start a broker fast, `serve` is handled here; the rest of the command
+line and its libraries are loaded for other commands only. Garbage collection is off while modules load, because none of
+them becomes garbage; the server switches it on once it is loaded."""
 
 import gc
 import sys

@@ -1,7 +1,7 @@
 """`headrace group`: list, describe, seek and delete consumer groups.
 
-Called by main. Invariant: a group with members is never moved or deleted behind their backs; the command refuses in
-one line that says who is still there.
+Called by main. Invariant: offsets of a group with members are never changed or deleted; the command fails with one line
+that names them.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.cli.admin_nouns import AdminClient, ConsumerGroupDescription
 
 app = command_group(
-    "Look at consumer groups, move them, delete them.",
+    "Show consumer groups, change their offsets, delete them.",
     "headrace group list",
     "headrace group describe billing",
     "headrace group seek billing --to time:-2h --dry-run",
@@ -50,7 +50,7 @@ GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Name
 
 @app.command("list", epilog=examples("headrace group list", "headrace group list --json"))
 def list_groups(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """List the groups that a coordinator knows."""
+    """List all consumer groups."""
     admin = open_admin(broker)
     answer = settle(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "cannot list groups")
     if answer.errors:
@@ -64,14 +64,14 @@ def list_groups(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = Fal
     elif rows:
         print_table(["group", "state", "type"], [list(row.values()) for row in rows])
     else:
-        remark("no groups yet: `headrace consume TOPIC --group NAME` makes one")
+        remark("no groups yet: create one with `headrace consume TOPIC --group NAME`")
 
 
 @app.command(epilog=examples("headrace group describe billing", "headrace group describe billing --json"))
 def describe(groups: GroupsArgument, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Show state, members with their hosts and partitions, and the lag in messages and in time.
+    """Show a group's state, its members with hosts and partitions, and its lag in messages and in time.
 
-    The lag in time is the age of the first message that the group has not committed.
+    The lag in time is the age of the first message without a committed offset.
     """
     admin = open_admin(broker)
     documents = [group_document(admin, broker, existing_group(admin, name)) for name in dict.fromkeys(groups)]
@@ -83,7 +83,7 @@ def describe(groups: GroupsArgument, broker: BrokerOption = DEFAULT_BROKER, as_j
 
 
 def group_document(admin: "AdminClient", broker: str, group: "ConsumerGroupDescription") -> dict[str, Any]:
-    """All that is known about one group: owned and committed partitions together, with their lag."""
+    """A group with its members, and its assigned and committed partitions with their lag."""
     owners: dict[Partition, str] = {
         (where.topic, where.partition): member.member_id
         for member in group.members
@@ -180,15 +180,20 @@ def seek(
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="What to move; else all it has offsets in."),
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:PARTITION]",
+            help="Topic or partition to change; default: all with offsets.",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, but change nothing.")] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Move the offsets of a group that has no members.
+    """Change the offsets of a group without members.
 
-    A group that does not exist yet is created; for that, say where with --topic.
+    Creates the group if it does not exist, which needs --topic.
     """
     place = parse_place(to, now_ms(), shift_allowed=True)
     wanted = [parse_topic_partition(text) for text in topic or []]
@@ -199,12 +204,12 @@ def seek(
     if found is not None and found.members:
         raise Failure(
             f"group {group} is {state_name(found.state)} with {plural(len(found.members), 'member')}: "
-            "stop its consumers first, they would overwrite the new offsets"
+            "stop its consumers first, because they would overwrite the new offsets"
         )
     current = committed_offsets(admin, group) if found is not None else {}
     partitions = [part for name, number in wanted for part in partitions_of(admin, [name], number)] or sorted(current)
     if not partitions:
-        raise Failure(f"group {group} has no offsets: say what to move with --topic")
+        raise Failure(f"group {group} has no offsets: name its topics with --topic")
     target = resolve_place(admin, place, dict.fromkeys(partitions), current)
     if not dry_run:
         commit_offsets(admin, group, target)
@@ -224,7 +229,7 @@ def seek(
 def delete(
     groups: GroupsArgument, yes: YesOption = False, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False
 ) -> None:
-    """Delete groups without members, with their offsets."""
+    """Delete groups without members, and their offsets."""
     admin = open_admin(broker)
     names = list(dict.fromkeys(groups))
     for name in names:
@@ -232,7 +237,7 @@ def delete(
         if members:
             raise Failure(f"group {name} has {plural(len(members), 'member')}: stop its consumers first")
     if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all offsets?", abort=True, err=True)
+        typer.confirm(f"Delete {', '.join(names)} and all offsets?", abort=True, err=True)
     delete_groups(admin, names)
     if as_json:
         print_json({"deleted": names})

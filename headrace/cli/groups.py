@@ -1,7 +1,7 @@
-"""What a broker knows about consumer groups: their state, their members, their offsets.
+"""Requests about consumer groups: state, members, offsets.
 
-Called by the group commands. Invariant: a group that does not exist is a failure that says so, never an empty answer;
-Kafka itself describes an unknown group as a dead one.
+Called by the group commands. Invariant: a missing group is a Failure, never an empty result; Kafka itself describes an
+unknown group as dead.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def state_name(state: Any) -> str:
-    """`STABLE` or `PREPARING_REBALANCING` of the client as the words that Kafka's tools show."""
+    """The client's `STABLE` or `PREPARING_REBALANCING`, as Kafka's tools show it."""
     return str(state.name).replace("_", " ").lower()
 
 
 def find_group(admin: "AdminClient", name: str) -> "ConsumerGroupDescription | None":
-    """The group, or None where the broker has none of that name."""
+    """The group, or None if there is none of that name."""
     from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
     answer = admin.describe_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name]
@@ -46,7 +46,7 @@ def missing_group(name: str) -> str:
 
 
 def committed_offsets(admin: "AdminClient", group: str) -> dict[Partition, int]:
-    """Every offset that the group has committed."""
+    """All committed offsets of the group."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     answer = admin.list_consumer_group_offsets(
@@ -63,10 +63,11 @@ def commit_offsets(admin: "AdminClient", group: str, offsets: dict[Partition, in
     answer = admin.alter_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group, positions)], request_timeout=REQUEST_TIMEOUT_S
     )[group]
-    for where in settle(answer, f"cannot move group {group}").topic_partitions:
+    for where in settle(answer, f"cannot change the offsets of group {group}").topic_partitions:
         if where.error is not None:
             raise Failure(
-                f"cannot move group {group} in {where.topic} partition {where.partition}: {plain_words(where.error)}"
+                f"cannot change the offset of group {group} in {where.topic} partition {where.partition}: "
+                f"{plain_words(where.error)}"
             )
 
 

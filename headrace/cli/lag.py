@@ -1,7 +1,7 @@
-"""How far a group is behind: in messages, and in seconds.
+"""The lag of a group, in messages and in seconds.
 
-Called by group describe. Invariant: messages are counted from where the group would really go on, so offsets that
-retention has removed are not lag; seconds are the age of the first message that is not committed yet.
+Called by group describe. Invariant: messages are counted from where the group would resume, so offsets deleted by
+retention are not lag; seconds are the age of the first message that is not committed.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from headrace.cli.topics import Partition, end_offsets, start_offsets
 if TYPE_CHECKING:
     from headrace.cli.admin_nouns import AdminClient
 
-LOOKS = 50  # polls of 0.1 s each for the records that the ages are read from
+LOOKS = 50  # polls of 0.1 s each for the first uncommitted records
 
 
 @dataclass(frozen=True)
 class Lag:
-    """Where a group stands in one partition; None where it is not known."""
+    """A group's offset and lag in one partition; None where it is not known."""
 
     committed: int | None
     end: int
@@ -31,7 +31,7 @@ class Lag:
 def measure_lag(
     admin: "AdminClient", broker: str, committed: Mapping[Partition, int | None], now: int
 ) -> dict[Partition, Lag]:
-    """The lag of each partition; one without a committed offset has none that could be counted."""
+    """The lag of each partition; without a committed offset it is unknown."""
     starts, ends = start_offsets(admin, committed), end_offsets(admin, committed)
     positions = {
         partition: max(offset, starts[partition]) for partition, offset in committed.items() if offset is not None
@@ -49,7 +49,7 @@ def measure_lag(
 
 
 def first_timestamps(broker: str, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The timestamp of the first record at or after each position; partitions that give none in time are left out."""
+    """The timestamp of the first record at or after each position; partitions without a timely response are omitted."""
     if not positions:
         return {}
     from confluent_kafka import Consumer, TopicPartition
@@ -58,7 +58,7 @@ def first_timestamps(broker: str, positions: Mapping[Partition, int]) -> dict[Pa
         "group.id": "headrace-cli",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        "fetch.message.max.bytes": 1,  # one batch per partition is enough, and the least that a broker sends
+        "fetch.message.max.bytes": 1,  # one batch per partition, the least that a broker returns
         "queued.min.messages": 1,
     }
     consumer = Consumer(client_settings(broker, settings))

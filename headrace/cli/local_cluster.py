@@ -1,7 +1,7 @@
-"""Brokers of a cluster as processes of this machine, for `headrace up` and for tests.
+"""Brokers of a cluster as local processes, for `headrace up` and for tests.
 
-Owns the processes, their data folders and their logs; each broker keeps its port over restarts, so that clients find
-it again. Nothing here knows the cluster from within: a broker is ready when its log says so.
+Owns the processes, their data folders and their logs; each broker keeps its port over restarts, so that clients can
+reconnect. A broker is ready when its log says so.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _READY = b"headrace is ready"
 
 
 class BrokerProcess:
-    """`start`, then `wait_until_ready`; `stop` at the end, and all of it again. `kill` and `pause` are for tests."""
+    """Call `start`, then `wait_until_ready`, and `stop` at the end; may be repeated. `kill` and `pause` are for
+    tests."""
 
     def __init__(
         self, folder: Path, number: int, zookeeper: str, port: int, options: Sequence[str] = (), host: str = HOST
     ) -> None:
-        """`options` are further ones of `headrace serve`."""
+        """`options` are further options of `headrace serve`."""
         self.number = number
         self.host = host
         self.port = port
@@ -49,20 +50,20 @@ class BrokerProcess:
 
     @property
     def command(self) -> list[str]:
-        """What is started."""
+        """The command line of the process."""
         alone = [_headrace(), "serve", "--data", str(self.data), "--listen", self.address]
         return [*alone, "--zookeeper", self._zookeeper, "--broker-id", str(self.number), *self._options]
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._log_start = log.tell()
-            # A session of its own: Ctrl-C reaches `headrace up` alone, which then stops them in order.
+            # In its own session: Ctrl-C reaches only `headrace up`, which then stops the processes in order.
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait_until_ready(self) -> None:
-        """Failure, with the last line of its log, if the broker ends before or takes too long."""
+        """Raise a Failure with the last line of its log if the broker ends or takes too long."""
         deadline = time.monotonic() + READY_S
         while _READY not in (said := self.said()).encode():
             if self._process is None or self._process.poll() is not None:
@@ -72,15 +73,15 @@ class BrokerProcess:
             time.sleep(0.02)
 
     def said(self) -> str:
-        """What its log says since it was started last."""
+        """Its log since the last start."""
         return self.log.read_bytes()[self._log_start :].decode(errors="replace") if self.log.exists() else ""
 
     def ended(self) -> int | None:
-        """The exit status of a process that has ended by itself."""
+        """The exit status, if the process has ended by itself."""
         return None if self._process is None else self._process.poll()
 
     def stop(self) -> int | None:
-        """Cleanly; the exit status."""
+        """Stop cleanly; returns the exit status."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -104,7 +105,7 @@ class BrokerProcess:
 
 
 def _headrace() -> str:
-    """The command itself, of the environment that this runs in."""
+    """The path of the `headrace` command in this environment."""
     beside = Path(sys.executable).with_name("headrace")
     found = str(beside) if beside.exists() else which("headrace")
     if found is None:
@@ -114,4 +115,4 @@ def _headrace() -> str:
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "its log is empty"

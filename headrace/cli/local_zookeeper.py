@@ -1,8 +1,8 @@
-"""A ZooKeeper server on this machine, for `headrace up` and for tests: the real one, from the jars in pyspark's wheel.
+"""A local ZooKeeper server for `headrace up` and for tests: the real one, from the jars in pyspark's wheel.
 
-Owns the server's process, its folder and its ports, all on the loopback. What is kept in it is safe like in any other
-ZooKeeper (it syncs every write); what is special is only that nobody has to install it. One server, or several that
-form an ensemble: then each is told of all the others.
+Owns the server's process, its folder and its ports on the loopback interface. It is as durable as any other ZooKeeper
+(it syncs every write); only the installation is not needed. Several servers can form an ensemble: then each is
+configured with all of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HOST = "127.0.0.1"
 TICK_MS = 500  # sessions may be as short as two ticks and as long as forty
 _READY_S = 60.0
 _PORTS = range(10_000, 32_000)
-_offers = itertools.count(os.getpid() * 61)  # so that processes begin at different ones
+_offers = itertools.count(os.getpid() * 61)  # so that processes start at different ports
 _STOP_S = 10.0
 
 
 class LocalZooKeeper:
-    """`start`, then `wait_until_ready`; `stop` at the end. `kill` and `pause` are for tests."""
+    """Call `start`, then `wait_until_ready`, and `stop` at the end. `kill` and `pause` are for tests."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class LocalZooKeeper:
         host: str = HOST,
         wrapping: Sequence[str] = (),
     ) -> None:
-        """`ensemble`: number of each member -> its two ports for talking to the others. `wrapping`: words before the
-        server's command, such as those that run it in another network namespace."""
+        """`ensemble`: id of each member -> its two ports for the other members. `wrapping`: a prefix of the server's
+        command line, such as one that runs it in another network namespace."""
         self.host = host
         self.port = port
         self.log = folder / "zookeeper.log"
@@ -72,7 +72,7 @@ class LocalZooKeeper:
             "-cp", f"{_jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
         ]  # fmt: skip
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in a terminal must not take ZooKeeper down before the brokers.
+            # In its own session: Ctrl-C in a terminal must not stop ZooKeeper before the brokers.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -94,7 +94,7 @@ class LocalZooKeeper:
         return settings
 
     def wait_until_ready(self) -> None:
-        """Returns when the server takes requests. Failure if it ends before, or takes too long."""
+        """Returns when the server accepts requests; raises a Failure if it ends or takes too long."""
         deadline = time.monotonic() + _READY_S
         while not self._serves():
             if self._process is None or self._process.poll() is not None:
@@ -138,10 +138,10 @@ class LocalZooKeeper:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody uses now, no two calls of one process the same.
+    """Unused ports of the loopback interface; calls of one process never return the same port.
 
-    They lie below those that the system gives to outgoing connections: a server that is stopped and started again must
-    find its port free, and while it is away its clients open connections many times a second.
+    They are below the range of ephemeral ports, so that a restarted server finds its port free although its clients
+    open connections many times a second meanwhile.
     """
     found: list[int] = []
     while len(found) < count:
@@ -168,5 +168,5 @@ def _java() -> str:
 def _jars() -> Path:
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise Failure("ZooKeeper's server comes with pyspark: pip install 'headrace[spark]', or run one of your own")
+        raise Failure("ZooKeeper's server comes with pyspark: pip install 'headrace[spark]', or use your own ZooKeeper")
     return Path(pyspark.origin).parent / "jars"

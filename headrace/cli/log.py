@@ -1,7 +1,7 @@
-"""`headrace log`: a look into log files, with no broker in between.
+"""`headrace log`: reads log files without a broker.
 
-Called by main. Prints as it reads, so a large segment shows its first line at once. Invariant: the exit code is 0 only
-when every byte of every segment belongs to a whole batch whose CRC is right.
+Called by main. Prints while it reads, so a large segment shows its first line at once. Invariant: the exit code is 0
+only when every byte of every segment belongs to a complete batch with a correct CRC.
 """
 
 import base64
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.wire.record import Record
 
 app = command_group(
-    "Look into log files without a broker.",
+    "Show log files without a broker.",
     "headrace log dump data/orders-0",
     "headrace log dump data/orders-0/00000000000000000000.log --json",
 )
@@ -34,7 +34,7 @@ HEADING = (
 
 @app.callback()
 def log() -> None:
-    """Keeps `dump` a subcommand: a group with one command would otherwise become that command."""
+    """Keeps `dump` a subcommand: Typer turns a group with one command into that command."""
 
 
 @app.command(
@@ -47,12 +47,12 @@ def log() -> None:
 def dump(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A segment file, or a folder with segments.")],
     records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per batch and line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per batch, one per line.")] = False,
 ) -> None:
     """Show the batches of segment files and check their CRCs.
 
-    Ends with exit code 1, and with the file and position on stderr, where a batch is corrupt or the tail is torn. The
-    newest segment of a running broker may end in a batch that is just being written.
+    If a batch is corrupt or the tail is torn, it prints file and position to stderr and ends with exit code 1. The
+    active segment of a running broker may end in a batch that is being written.
     """
     batches = faults = 0
     segments = find_segments(path)
@@ -73,7 +73,7 @@ def dump(
 
 
 def print_batch(segment: Path, batch: StoredBatch, with_records: bool, as_json: bool) -> Damage | None:
-    """One batch; records behind a wrong CRC are not opened. Returns the damage found on opening them."""
+    """Print one batch; records of a batch with a wrong CRC are not decoded. Returns damage found while decoding."""
     document = {"file": str(segment), **batch_document(batch)}
     opened = read_records(batch) if with_records and batch.crc_ok else []
     damage = opened if isinstance(opened, Damage) else None
@@ -90,7 +90,7 @@ def print_batch(segment: Path, batch: StoredBatch, with_records: bool, as_json: 
 
 
 def print_damage(segment: Path, damage: Damage, as_json: bool) -> None:
-    """The damage for the person, and in JSON for the program too."""
+    """Report damage on stderr, and with --json on stdout too."""
     if as_json:
         document = {"file": str(segment), "position": damage.position, "damage": damage.reason}
         typer.echo(json.dumps(document, ensure_ascii=False))
@@ -146,7 +146,7 @@ def record_line(record: "Record") -> str:
 
 
 def shown(content: bytes | None) -> str:
-    """Bytes for a line of text: quoted if they are text, so that a line break in them cannot fake a line."""
+    """Bytes on one line: text is quoted, so that line breaks in it are escaped."""
     if content is None:
         return "null"
     try:

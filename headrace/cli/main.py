@@ -1,8 +1,8 @@
-"""The front door of the command line: one `headrace` with every command group hung on it.
+"""The root of the command line: `headrace` with all command groups.
 
-Owns the translation of everything that can go wrong into one line on stderr and an exit code, so that no command
-prints a traceback and no command handles errors of its own. Called by the `headrace` script and by the tests.
-Invariant: importing this module loads neither the Kafka client, nor rich, nor the server; `--help` stays instant.
+Turns every error into one line on stderr and an exit code, so that no command prints a traceback or handles errors
+itself. Called by the `headrace` script and by the tests. Invariant: importing this module loads neither the Kafka
+client, nor rich, nor the server, so `--help` is instant.
 """
 
 import os
@@ -18,7 +18,7 @@ from headrace.model.failure import Failure, one_line
 
 
 class RootGroup(TyperGroup):
-    """The root group: runs a command and turns its failures into a line and an exit code."""
+    """The root group: runs a command and turns its failure into one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -42,14 +42,14 @@ class RootGroup(TyperGroup):
 
 
 def leave_pipe() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not complain about the closed pipe."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush does not fail on the closed pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def client_failure(error: Exception) -> str | None:
-    """What the Kafka client has to say, where it is the one that failed; it is never loaded only to ask."""
+    """The message of an error of the Kafka client, if it is one; does not load the client."""
     client = sys.modules.get("confluent_kafka")
     if client is None or not isinstance(error, client.KafkaException):
         return None

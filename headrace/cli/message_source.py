@@ -1,7 +1,7 @@
-"""Messages to produce, cut out of a file or of stdin as the bytes arrive.
+"""Splits a file or stdin into messages as bytes arrive.
 
-Called by produce. Invariant: a message is never cut where a read happened to end, also not by a stop signal: whole
-messages that were read before it are handed on, a part of one is not.
+Called by produce. Invariant: a message is never split at the end of a read, nor by a stop signal: complete messages
+read before the signal are returned, an incomplete one is not.
 """
 
 import os
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from headrace.cli.stopping import Stop
 
 CHUNK_BYTES = 256 * 1024
-LOOK_S = 0.2  # how long a silent stdin is waited for before the stop flag is looked at again
+LOOK_S = 0.2  # how long to wait for stdin before checking the stop flag again
 
 
 @dataclass(frozen=True)
 class Splitting:
-    """How bytes become messages. `delimiter` None: everything is one message."""
+    """How input is split into messages. `delimiter` None: the whole input is one message."""
 
     delimiter: bytes | None
     key_delimiter: bytes | None
@@ -26,7 +26,7 @@ class Splitting:
 
 
 def read_chunks(descriptor: int, stop: Stop) -> Iterator[bytes]:
-    """Chunks as they come, an empty one whenever nothing came for a while, until the end or a stop signal."""
+    """Chunks of input until its end or a stop signal; an empty one whenever there was none for a while."""
     while not stop.asked:
         ready, _, _ = select.select([descriptor], [], [], LOOK_S)
         if not ready:
@@ -39,9 +39,9 @@ def read_chunks(descriptor: int, stop: Stop) -> Iterator[bytes]:
 
 
 def split_messages(chunks: Iterator[bytes], delimiter: bytes | None, stop: Stop) -> Iterator[bytes | None]:
-    """Whole messages; None between them whenever the source is silent.
+    """Complete messages; None whenever there is no input for a while.
 
-    The last message needs no delimiter behind it, unless reading was stopped: then nobody knows where it ends.
+    The last message needs no delimiter after it, unless reading was stopped: then it may be incomplete.
     """
     pending: list[bytes] = []
     for chunk in chunks:
@@ -58,7 +58,7 @@ def split_messages(chunks: Iterator[bytes], delimiter: bytes | None, stop: Stop)
 
 
 def split_key(content: bytes, splitting: Splitting) -> tuple[bytes | None, bytes | None]:
-    """Key and value of one message; without the delimiter in it, it is all value."""
+    """Key and value of one message; without the key delimiter, all of it is the value."""
     key, value = splitting.fixed_key, content
     if splitting.key_delimiter is not None:
         before, found, after = content.partition(splitting.key_delimiter)

@@ -1,7 +1,7 @@
-"""A consumed message as text: kcat's format strings, or one JSON object per line.
+"""Formats consumed messages: with kcat's format strings, or as one JSON object per line.
 
-Called by consume. Invariant: a format string writes keys and values as the bytes they are; JSON is always valid UTF-8,
-and bytes that are not say so in a field beside them (`"value_encoding": "base64"`).
+Called by consume. Invariant: a format string writes keys and values as raw bytes; JSON is always valid UTF-8, and other
+bytes are marked by an extra field (`"value_encoding": "base64"`).
 """
 
 import base64
@@ -27,7 +27,7 @@ def number(value: int | None) -> bytes:
 
 
 def size(value: bytes | None) -> bytes:
-    """The length of a key or value; -1 for null, which is not the same as empty."""
+    """The length of a key or value; -1 for null."""
     return str(-1 if value is None else len(value)).encode()
 
 
@@ -59,13 +59,13 @@ FIELDS: dict[str, Renderer] = {
 
 
 def parse_format(text: str) -> Renderer:
-    """A renderer for a format string; %% is a percent sign, and the escapes are those of `unescape`."""
+    """A renderer for a format string; %% is a percent sign, escapes are those of `unescape`."""
     parts: list[Renderer] = []
     literal = ""
     position = 0
     while position < len(text):
         if text[position] != "%":
-            # A backslash takes the next character along, so that \\ before % stays an escape of its own.
+            # A backslash is kept with the next character, so that \\ before % is an escape of its own.
             step = 2 if text[position] == "\\" else 1
             literal += text[position : position + step]
             position += step
@@ -77,7 +77,7 @@ def parse_format(text: str) -> Renderer:
             parts += [constant(unescape(literal)), FIELDS[name]]
             literal = ""
         else:
-            raise typer.BadParameter(f"%{name} in {text!r} is not a field; there are %{' %'.join(FIELDS)} and %%")
+            raise typer.BadParameter(f"%{name} in {text!r} is not a field: use %{' %'.join(FIELDS)} or %%")
         position += 2
     parts.append(constant(unescape(literal)))
     return lambda message: b"".join([part(message) for part in parts])

@@ -1,7 +1,7 @@
-"""Points in time as people type them, and time spans as people read them.
+"""Parses times that users type, and formats times and durations for them.
 
-Called by every command that takes a time. Invariant: a moment is always epoch milliseconds, and it is never negative;
-a time without a zone is in the zone of the machine that the command runs on.
+Called by every command that takes a time. Invariant: a moment is in epoch milliseconds and never negative; a time
+without a time zone is local time.
 """
 
 import re
@@ -20,11 +20,11 @@ def now_ms() -> int:
 
 
 def parse_moment(text: str, now: int) -> int:
-    """ISO 8601, epoch milliseconds, `now`, or a span back from now such as -2h, -90s or -1d12h."""
+    """ISO 8601, epoch milliseconds, `now`, or a duration before now such as -2h, -90s or -1d12h."""
     moment = read_moment(text.strip(), now)
     if moment is None or moment < 0:
         raise typer.BadParameter(
-            f"{text!r} is not a time: write 2025-01-31T12:00:00Z, epoch milliseconds, or a span back such as -2h"
+            f"{text!r} is not a time: write 2025-01-31T12:00:00Z, epoch milliseconds, or a duration before now: -2h"
         )
     return moment
 
@@ -43,7 +43,7 @@ def read_moment(text: str, now: int) -> int | None:
 
 
 def describe_moment(moment_ms: int) -> str:
-    """A moment for a table: local time, to the millisecond; Kafka's -1 stands for no time."""
+    """A moment for a table: local time with milliseconds; Kafka's -1 means no time."""
     if moment_ms < 0:
         return "-"
     try:
@@ -53,7 +53,7 @@ def describe_moment(moment_ms: int) -> str:
 
 
 def describe_span(seconds: float) -> str:
-    """A span for a table: the two largest units, such as 3d 4h or 12s."""
+    """A duration for a table: the two largest units, such as 3d 4h or 12s."""
     if seconds < 1:
         return "0s" if seconds <= 0 else "<1s"
     rest = int(seconds)

@@ -1,7 +1,7 @@
-"""What stands where in a cluster, and partitions on their way: the requests behind `headrace cluster balance`.
+"""The requests of `headrace cluster balance`: the current placement, and reassignments of partitions.
 
-Whatever happens to the command, every move that has begun is the cluster's own and goes on. What goes wrong is a
-Failure that names the partition or the broker.
+If the command is stopped, the cluster completes every reassignment that has begun. An error is a Failure that names the
+partition or the broker.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def under_way(requests: DirectRequests) -> set[TopicPartition]:
 
 
 def carry_out(requests: DirectRequests, moves: Moves, at_once: int) -> None:
-    """Returns when every partition is in place; then the right ones lead."""
+    """Returns when every reassignment is complete and the preferred replicas lead."""
     waiting = list(moves)
     told = -1
     while True:
@@ -83,7 +83,7 @@ def _begin(requests: DirectRequests, moves: Moves) -> None:
     answer = requests.anywhere(_ALTER_REASSIGNMENTS, 0, Message(topics=asked, timeout_ms=_TIMEOUT_MS))
     if answer.error_code != ErrorCode.none:
         why = answer.error_message or ErrorCode(answer.error_code).name
-        raise Failure(f"the cluster does not move anything now: {why}")
+        raise Failure(f"the cluster does not accept reassignments now: {why}")
     for topic in answer.responses:
         for told in topic.partitions:
             if told.error_code not in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):  # deleted meanwhile

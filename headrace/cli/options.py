@@ -1,7 +1,7 @@
-"""Options that several commands share, and the parsers of their values.
+"""Options shared by several commands, and the parsers of their values.
 
-Called by every command module. Invariant: an option has one name, one meaning and one parser in the whole command
-line; a value that cannot be read is a usage error (exit code 2) that quotes the value and shows a good one.
+Called by every command module. Invariant: an option has one name, one meaning and one parser in the whole command line;
+an invalid value is a usage error (exit code 2) that quotes the value and shows a valid one.
 """
 
 from argparse import ArgumentTypeError
@@ -16,7 +16,11 @@ DEFAULT_BROKER = "127.0.0.1:9092"
 BrokerOption = Annotated[
     str,
     typer.Option(
-        "--broker", "-b", metavar="HOST:PORT", envvar="HEADRACE_BROKER", help="Broker to talk to; several with commas."
+        "--broker",
+        "-b",
+        metavar="HOST:PORT",
+        envvar="HEADRACE_BROKER",
+        help="Broker to connect to; several separated by commas.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -27,7 +31,7 @@ ConfigOption = Annotated[
 
 
 def command_group(help_text: str, *example_lines: str) -> typer.Typer:
-    """An empty command group in the style of this command line: plain help, examples at the end."""
+    """An empty command group with plain help, and examples at the end."""
     return typer.Typer(
         help=help_text,
         epilog=examples(*example_lines),
@@ -38,12 +42,12 @@ def command_group(help_text: str, *example_lines: str) -> typer.Typer:
 
 
 def examples(*lines: str) -> str:
-    """The last part of a help page. The backspace is click's mark for a paragraph that is not to be refilled."""
+    """The examples at the end of a help page. The backspace tells click not to rewrap the paragraph."""
     return "\b\nExamples:\n" + "\n".join(f"  $ {line}" for line in lines)
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """As `addresses.address`; what cannot be read is a usage error."""
+    """Like `addresses.address`; an invalid value is a usage error."""
     try:
         return address(text)
     except ArgumentTypeError as error:
@@ -56,7 +60,7 @@ def parse_brokers(text: str) -> list[tuple[str, int]]:
 
 
 def parse_pairs(values: list[str] | None, what: str) -> dict[str, str]:
-    """`NAME=VALUE` options as a dict; the value may be empty and may hold further equal signs."""
+    """`NAME=VALUE` options as a dict; the value may be empty and may contain equal signs."""
     pairs: dict[str, str] = {}
     for value in values or []:
         name, equals, content = value.partition("=")
@@ -67,7 +71,7 @@ def parse_pairs(values: list[str] | None, what: str) -> dict[str, str]:
 
 
 def parse_topic_partition(text: str) -> tuple[str, int | None]:
-    """`topic` or `topic:partition`; a topic name cannot hold a colon, so the first one ends it."""
+    """`topic` or `topic:partition`; a topic name cannot contain a colon."""
     topic, colon, partition = text.partition(":")
     if not topic or (colon and not partition.isdecimal()):
         raise typer.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION, such as orders or orders:0")
@@ -92,7 +96,7 @@ def unescape(text: str) -> str:
             plain.append(chr(int(text[position + 2 : position + 4], 16)))
             position += 4
         else:
-            raise typer.BadParameter(rf"{text!r}: \{following} is not an escape; there are \n \t \r \0 \\ and \xNN")
+            raise typer.BadParameter(rf"{text!r}: \{following} is not an escape: use \n \t \r \0 \\ or \xNN")
     return "".join(plain)
 
 

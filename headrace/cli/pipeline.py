@@ -1,6 +1,6 @@
-"""`headrace pipeline`: run the data pipelines on Spark, and look after their configurations.
+"""`headrace pipeline`: run data pipelines on Spark, create and check their configurations.
 
-Called by main. Invariant: Spark is loaded by `run` only, and only after the configuration was found to be right.
+Called by main. Invariant: only `run` loads Spark, and only after the configuration was found to be valid.
 """
 
 import time
@@ -36,18 +36,18 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Configuratio
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Configurations, YAML files.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value for a key, such as trigger=1m; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as trigger=1m; repeatable."),
 ]
-MISSING = "pipelines need PySpark and what goes with it: pip install 'headrace[spark]'"
+MISSING = "pipelines need PySpark and its dependencies: pip install 'headrace[spark]'"
 
 
 @app.command("run", epilog=examples("headrace pipeline run archive.yaml", "headrace pipeline run a.yaml --once"))
 def run_pipeline(
     file: FileArgument,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Spark master; this machine's cores if not given.")
+        str | None, typer.Option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop when the topics have been caught up with.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop when the pipeline has caught up with its topics.")] = False,
     changes: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +75,7 @@ def run_pipeline(
 
 @app.command("list", epilog=examples("headrace pipeline list"))
 def list_pipelines(as_json: JsonOption = False) -> None:
-    """List the pipelines that there are."""
+    """List the available pipelines."""
     from headrace.spark.pipelines.catalogue import NAMES, pipeline
 
     rows = [(name, pipeline(name, "list").SUMMARY) for name in NAMES]
@@ -87,11 +87,13 @@ def list_pipelines(as_json: JsonOption = False) -> None:
 
 @app.command("init", epilog=examples("headrace pipeline init archive --topic logs > archive.yaml"))
 def init_pipeline(
-    name: Annotated[str, typer.Argument(metavar="PIPELINE", help="Which one; `headrace pipeline list` lists them.")],
+    name: Annotated[
+        str, typer.Argument(metavar="PIPELINE", help="Name of the pipeline; `headrace pipeline list` shows all.")
+    ],
     topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic it reads.")] = "logs",
     broker: BrokerOption = DEFAULT_BROKER,
 ) -> None:
-    """Print a configuration to begin with."""
+    """Print an initial configuration."""
     from headrace.spark.pipelines.catalogue import template
 
     typer.echo(template(name, broker, topic), nl=False)
@@ -100,9 +102,11 @@ def init_pipeline(
 @app.command("validate", epilog=examples("headrace pipeline validate archive.yaml"))
 def validate_pipelines(
     files: FilesArgument,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not ask brokers for the topics.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not check on the brokers that the topics exist.")
+    ] = False,
 ) -> None:
-    """Check configurations; the first mistake is told."""
+    """Check configurations, and report the first mistake."""
     from headrace.spark.pipelines.catalogue import pipeline
     from headrace.spark.pipelines.topics import check_topics
 
@@ -110,12 +114,12 @@ def validate_pipelines(
         config = read(file, {})
         if not offline:
             check_topics(pipeline(config.pipeline, str(file)).topics(config))
-        remark(f"{file}: {config.title()} is in order")
+        remark(f"{file}: {config.title()} is valid")
 
 
 @app.command("status", epilog=examples("headrace pipeline status archive.yaml dedup.yaml"))
 def status_of_pipelines(files: FilesArgument, as_json: JsonOption = False) -> None:
-    """Show how pipelines stand: what their last run wrote into their checkpoints."""
+    """Show the status of pipelines, as their last run wrote it into their checkpoints."""
     from headrace.spark.pipelines.checkpoints import open_checkpoint
 
     found: list[tuple[str, Status | None]] = []

@@ -1,7 +1,7 @@
-"""How a pipeline at work looks in a terminal: a bar for jobs with an end, a live line for each stream, tables.
+"""Shows a running pipeline in a terminal: a progress bar for jobs, a live line for each stream, tables.
 
-Handed to the launcher by `headrace pipeline run`. Everything but tables goes to stderr. Invariant: on a terminal the
-lines are drawn over each other, in a pipe or a log file each report is a line of its own.
+Passed to the launcher by `headrace pipeline run`. Everything but tables goes to stderr. Invariant: on a terminal lines
+are updated in place, in a pipe or a log file each report is a new line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Places in a log as people name them (`start`, `end`, `offset:42`, `time:-2h`, `shift:-5`), turned into offsets.
+"""Parses places in a log (`start`, `end`, `offset:42`, `time:-2h`, `shift:-5`) and resolves them to offsets.
 
-Called by `consume --from` and `group seek --to`, so both read the same words. Invariant: a resolved offset lies
-between the start and the end of its log; whoever asks for less or more gets the nearer of the two.
+Called by `consume --from` and `group seek --to`, so both accept the same words. Invariant: a resolved offset is clamped
+between the start and the end of its log.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LogPosition:
-    """`kind` is start, end, offset, time or shift; `number` an offset, epoch milliseconds or a distance."""
+class Place:
+    """`kind` is start, end, offset, time or shift; `number` is an offset, epoch milliseconds or a difference."""
 
     kind: str
     number: int = 0
@@ -47,7 +47,8 @@ def resolve_place(
     partitions: Iterable[Partition],
     current: Mapping[Partition, int] | None = None,
 ) -> dict[Partition, int]:
-    """The offset of the place in each partition. A negative offset counts back from the end; a shift from `current`."""
+    """The offset of the place in each partition. A negative offset counts back from the end; a shift is from
+    `current`."""
     asked = list(partitions)
     starts = start_offsets(admin, asked)
     ends = end_offsets(admin, asked)
@@ -70,7 +71,7 @@ def position_of(partition: Partition, current: Mapping[Partition, int] | None) -
     if current is None or partition not in current:
         topic, number = partition
         raise Failure(
-            f"the group has no offset in {topic} partition {number} to shift from: "
+            f"the group has no committed offset in {topic} partition {number} to shift from: "
             "seek to start, end, offset:N or time:T instead"
         )
     return current[partition]

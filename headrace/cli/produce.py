@@ -1,7 +1,7 @@
-"""`headrace produce`: lines of stdin or of a file become messages of a topic.
+"""`headrace produce`: writes lines of stdin or of a file as messages to a topic.
 
-Called by main. Owns the count of what was delivered and what was not; it is taken from the broker's acknowledgements,
-never from what was handed to the client. Invariant: the exit code is 0 only when every message read was delivered.
+Called by main. Counts delivered and failed messages by the broker's acknowledgements, not by what was passed to the
+client. Invariant: the exit code is 0 only when every message read was delivered.
 """
 
 import os
@@ -33,8 +33,8 @@ EXAMPLES = examples(
     "headrace produce orders --file photo.jpg --whole -H type=image/jpeg --key photo-1",
     "printf 'user-1:' | headrace produce users --key-delimiter : --tombstones",
 )
-LARGEST_MESSAGE_BYTES = 1_000_000_000  # the client's own ceiling: how large a message may be is the broker's decision
-POLL_EVERY = 1000  # messages between two looks at the acknowledgements
+LARGEST_MESSAGE_BYTES = 1_000_000_000  # the client's maximum: the broker decides how large a message may be
+POLL_EVERY = 1000  # messages between two polls for acknowledgements
 
 
 class Acks(StrEnum):
@@ -52,7 +52,7 @@ class Compression(StrEnum):
 
 
 class Delivery:
-    """The tally of one run, fed by the client's delivery reports."""
+    """Counts of one run, updated by the client's delivery reports."""
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -82,42 +82,45 @@ def produce(
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read this file instead of stdin.")
     ] = None,
     null_delimited: Annotated[
-        bool, typer.Option("--null-delimited", "-0", help="Messages end with a zero byte, not with a line break.")
+        bool, typer.Option("--null-delimited", "-0", help="Messages end with a zero byte instead of a line break.")
     ] = False,
     whole: Annotated[bool, typer.Option("--whole", help="The whole input is one message.")] = False,
     key_delimiter: Annotated[
         str | None,
-        typer.Option("--key-delimiter", "-K", metavar="TEXT", help=r"Text between key and value, e.g. : or \t."),
+        typer.Option(
+            "--key-delimiter", "-K", metavar="TEXT", help=r"Delimiter between key and value, such as : or \t."
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of messages that carry none.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of messages without one.")] = None,
     tombstones: Annotated[
-        bool, typer.Option("--tombstones", "-Z", help="Send an empty value as null, which deletes a key on compaction.")
+        bool, typer.Option("--tombstones", "-Z", help="Send an empty value as null, a tombstone for compaction.")
     ] = False,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every message; repeatable."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition, whatever the key.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition, regardless of the key.")
     ] = None,
     acks: Annotated[Acks, typer.Option("--acks", help="Acknowledgements to wait for.")] = Acks.ALL,
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.NONE,
     timestamp: Annotated[
-        str | None, typer.Option("--timestamp", metavar="TIME", help="Time of every message: ISO, epoch ms, or -2h.")
+        str | None,
+        typer.Option("--timestamp", metavar="TIME", help="Timestamp of every message: ISO, epoch ms, or -2h."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Give a message up after this time.")
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to retry a message.")
     ] = 30,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Write messages: one line of the input is one message.
+    """Write messages: each line of the input is one message.
 
-    Keys choose the partition as in the Java client. The report on stderr says how many messages were delivered; the
-    exit code is 0 only if all were. Ctrl-C stops reading and delivers what was read.
+    Keys are partitioned as in the Java client. The number of delivered messages is printed to stderr; the exit code is
+    0 only if all were delivered. Ctrl-C stops reading, and delivers the messages already read.
     """
     if whole and null_delimited:
-        raise typer.BadParameter("--whole and --null-delimited exclude each other")
+        raise typer.BadParameter("give only one of --whole and --null-delimited")
     splitting = Splitting(
         delimiter=None if whole else b"\0" if null_delimited else b"\n",
         key_delimiter=unescape(key_delimiter).encode() if key_delimiter else None,
@@ -156,7 +159,7 @@ def produce(
 
 
 def header_pairs(headers: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Headers in the order given; unlike settings, a name may come twice."""
+    """Headers in the given order; unlike settings, a name may be repeated."""
     for header in headers:
         for name, value in parse_pairs([header], "header").items():
             yield name, value.encode()
@@ -173,14 +176,14 @@ def open_input(file: Path | None) -> Iterator[int]:
         raise Failure(f"cannot read {file}: {error.strerror}") from None
     try:
         if file.is_dir():
-            raise Failure(f"cannot read {file}: it is a folder")
+            raise Failure(f"cannot read {file}: it is a folder, give a file")
         yield descriptor
     finally:
         os.close(descriptor)
 
 
 def open_producer(broker: str, topic: str, partition: int | None, settings: dict[str, Any]) -> "Producer":
-    """A producer whose topic is known to exist: asked by name, a broker that creates topics on first use does so."""
+    """A producer whose topic exists; a broker with auto.create.topics.enable creates it when asked by name."""
     admin = open_admin(broker)
     from confluent_kafka import Producer
 
@@ -193,14 +196,14 @@ def open_producer(broker: str, topic: str, partition: int | None, settings: dict
                 break
             producer.poll(0.1)
         else:
-            raise Failure(f"topic {topic} does not exist: `headrace topic create {topic}` makes it")
+            raise Failure(f"topic {topic} does not exist: create it with `headrace topic create {topic}`")
     elif partition is not None and partition not in known.partitions:
         raise Failure(f"topic {topic} has no partition {partition}: it has 0 to {len(known.partitions) - 1}")
     return producer
 
 
 def hand_over(producer: "Producer", message: dict[str, Any], delivery: Delivery) -> None:
-    """Queue one message. A full queue is waited out: it empties, because every message is delivered or given up."""
+    """Queue one message, waiting while the queue is full: it drains, as every message is delivered or times out."""
     from confluent_kafka import KafkaException
 
     while True:
@@ -215,7 +218,7 @@ def hand_over(producer: "Producer", message: dict[str, Any], delivery: Delivery)
 
 
 def drain(producer: "Producer", show: Callable[[], None], timeout_s: float) -> None:
-    """Wait until each message has its report; the client gives one up after `timeout_s`, so this ends."""
+    """Wait for the delivery report of each message, which the client gives within `timeout_s`."""
     for _ in range(int(timeout_s * 10) + 100):
         if producer.flush(0.1) == 0:
             break
@@ -225,7 +228,7 @@ def drain(producer: "Producer", show: Callable[[], None], timeout_s: float) -> N
 
 @contextmanager
 def progress(file: Path | None, delivery: Delivery) -> Iterator[Callable[[], None]]:
-    """A live count on stderr, where that is a terminal and stdin is not the keyboard."""
+    """A live count on stderr, if that is a terminal and stdin is not."""
     if not sys.stderr.isatty() or (file is None and sys.stdin.isatty()):
         yield lambda: None
         return

@@ -1,7 +1,7 @@
-"""What commands print: JSON documents, tables, and remarks on stderr.
+"""Output of commands: JSON documents, tables, and remarks on stderr.
 
-Called by every command that prints data. Invariant: stdout carries data only, and what goes into a pipe is never cut
-to the width of a terminal. rich is loaded when the first table is drawn, not before.
+Called by every command that prints data. Invariant: stdout has data only, and output into a pipe is never truncated to
+the width of a terminal. rich is loaded when the first table is drawn, not before.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-PIPE_WIDTH = 10_000  # columns: wide enough that a table going into a pipe never wraps
+PIPE_WIDTH = 10_000  # columns: wide enough that a table in a pipe never wraps
 
 
 def print_json(document: Any) -> None:
@@ -19,7 +19,7 @@ def print_json(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
-    """A table with a heading; columns named in `right` hold numbers and line up on the right."""
+    """A table with headings; columns named in `right` are right-aligned numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -36,7 +36,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right:
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:
-    """Name and value, one pair a line."""
+    """Name and value, one pair per line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         typer.echo(f"{name:<{width}}  {cell(value)}")
@@ -47,7 +47,7 @@ def cell(value: object) -> str:
 
 
 def remark(text: str) -> None:
-    """A line for the person at the terminal; it never mixes with the data on stdout."""
+    """A message for the user, on stderr, so that it does not mix with data on stdout."""
     typer.echo(text, err=True)
 
 

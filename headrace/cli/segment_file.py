@@ -1,7 +1,7 @@
-"""A segment file read batch by batch, without a broker, with every check that needs nothing but the file.
+"""Reads a segment file batch by batch, without a broker, with all checks that need only the file.
 
-Called by `log dump`. Invariant: no length in the file is believed before it is compared with the size of the file, and
-damage never ends in an exception: it is a `Damage` with the position where it starts.
+Called by `log dump`. Invariant: each length in the file is checked against the size of the file before use, and damage
+is never an exception but a `Damage` with the position where it starts.
 """
 
 from collections.abc import Iterator
@@ -33,19 +33,19 @@ class Damage:
 
 
 def find_segments(path: Path) -> list[Path]:
-    """The segment itself, or those of a folder and of the folders below it, in the order of their offsets."""
+    """The segment itself, or all segments in a folder and its subfolders, in offset order."""
     if path.is_file():
         return [path]
     if not path.exists():
-        raise Failure(f"{path} does not exist: give a segment file or the folder of a partition")
+        raise Failure(f"{path} does not exist: give a segment file or a partition folder")
     segments = sorted(path.rglob(f"*{SEGMENT_SUFFIX}"))
     if not segments:
-        raise Failure(f"no segment (*{SEGMENT_SUFFIX}) in {path}: give the data folder or the folder of a partition")
+        raise Failure(f"no segment (*{SEGMENT_SUFFIX}) in {path}: give the data folder or a partition folder")
     return segments
 
 
 def read_segment(path: Path) -> Iterator[StoredBatch | Damage]:
-    """Every batch in order. A batch with a wrong CRC is followed by its damage; a torn one ends the file."""
+    """Every batch in order. A batch with a wrong CRC is followed by its Damage; a torn one ends the iteration."""
     try:
         with path.open("rb") as file:
             yield from read_batches(file, path.stat().st_size)
@@ -62,14 +62,14 @@ def read_batches(file: BinaryIO, end: int) -> Iterator[StoredBatch | Damage]:
         left = end - position
         start = file.read(min(HEADER_BYTES, left))
         if len(start) < HEADER_BYTES:
-            yield Damage(position, f"torn tail: {left} bytes left, a batch header has {HEADER_BYTES}")
+            yield Damage(position, f"torn tail: {left} bytes left, but a batch header has {HEADER_BYTES}")
             return
         header = read_header(start)
         if header.magic != MAGIC or header.length < HEADER_BYTES - PREFIX_BYTES:
             yield Damage(position, f"no batch starts here (format {header.magic}, length {header.length})")
             return
         if header.size > left:
-            yield Damage(position, f"torn tail: the batch has {header.size} bytes, {left} are left")
+            yield Damage(position, f"torn tail: the batch has {header.size} bytes, but only {left} are left")
             return
         content = start + file.read(header.size - HEADER_BYTES)
         if len(content) < header.size:
@@ -93,4 +93,6 @@ def read_records(batch: StoredBatch) -> "list[Record] | Damage":
     try:
         return decode(batch.content)
     except Malformed as error:
-        return Damage(batch.position, f"the records of the batch at offset {batch.header.base_offset}: {error}")
+        return Damage(
+            batch.position, f"cannot decode the records of the batch at offset {batch.header.base_offset}: {error}"
+        )

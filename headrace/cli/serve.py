@@ -1,8 +1,8 @@
-"""`headrace serve`: reads the options of a broker and hands them to the server.
+"""`headrace serve`: parses the options of a broker and runs the server.
 
-Called by entry.py, without the rest of the command line, so that a broker starts at once; and by main.py, which lists
-it beside the other commands. Owns nothing else: the broker, its signals and its exit code belong to
-headrace.server.run, which is loaded only when this command runs.
+Called by entry.py, without the rest of the command line, so that a broker starts fast; and by main.py, which lists it
+with the other commands. The broker, its signals and its exit code belong to headrace.server.run, which is loaded only
+when this command runs.
 """
 
 import argparse
@@ -24,14 +24,14 @@ _EXAMPLES = """Examples:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit status. What a person can mend is one line on stderr."""
+    """Run a broker; returns the exit status. A Failure is printed as one line on stderr."""
     options = _parser().parse_args(arguments)
 
     from headrace.server.run import ServeOptions
     from headrace.server.run import run as serve
 
     chosen = ServeOptions(
-        data=options.data.absolute(),  # DescribeLogDirs tells it to people on other machines
+        data=options.data.absolute(),  # DescribeLogDirs shows it to users on other machines
         listen=options.listen,
         advertise=options.advertise,
         config=options.config,
@@ -59,23 +59,23 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--data", type=Path, metavar="DIR", default=Path("data"), help="folder of the log and of the metadata")
+    add("--data", type=Path, metavar="DIR", default=Path("data"), help="folder for logs and metadata")
     add("--listen", type=address, metavar="HOST:PORT", default="127.0.0.1:9092", help="where clients connect")
     add(
         "--advertise",
         type=address,
         metavar="HOST:PORT",
-        help="address told to clients; without it, the one that each client connected to",
+        help="address returned to clients; default: the one that each client connected to",
     )
-    add("--config", type=Path, metavar="FILE", help="file with settings of the broker")
+    add("--config", type=Path, metavar="FILE", help="file with broker settings, NAME=VALUE lines")
     add("--metrics", type=address, metavar="HOST:PORT", help="serve Prometheus metrics there")
-    add("--zookeeper", metavar="HOSTS", help="join the cluster kept there: host:port,host:port, and a /folder")
-    add("--broker-id", type=_broker_id, metavar="N", help="number of this broker in its cluster")
-    add("--rack", metavar="NAME", help="where it stands; in a cluster the host's name if not given")
+    add("--zookeeper", metavar="HOSTS", help="join the cluster in this ZooKeeper: host:port,host:port, and a /folder")
+    add("--broker-id", type=_broker_id, metavar="N", help="id of this broker in its cluster")
+    add("--rack", metavar="NAME", help="rack of this broker; default in a cluster: the host's name")
     return parser
 
 
 def _broker_id(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a broker id: write a number, at least 0")
     return int(text)

@@ -1,7 +1,7 @@
-"""A clean end on Ctrl-C and SIGTERM for the commands that run long.
+"""A clean stop on Ctrl-C and SIGTERM for long-running commands.
 
-Called by produce and consume, whose loops look at the flag between two steps, so that a signal never cuts a record or
-a commit in half. Invariant: only the first signal is soft; a second one ends the process as it would without us.
+Called by produce and consume, whose loops check the flag between two steps, so that a signal never interrupts a record
+or a commit. Invariant: only the first signal sets the flag; a second one ends the process at once.
 """
 
 import signal
@@ -11,7 +11,7 @@ from types import FrameType
 
 
 class Stop:
-    """The wish to stop: `signal_number` says who asked, None while nobody did."""
+    """The stop flag: `signal_number` is the signal received, None if there was none."""
 
     def __init__(self) -> None:
         self.signal_number: int | None = None

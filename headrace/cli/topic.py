@@ -1,7 +1,7 @@
 """`headrace topic`: create, list, describe, alter, delete and trim topics.
 
-Called by main; asks the broker through the Kafka admin API only. Invariant: what removes data says what it will remove
-before it does (delete), or takes the place to cut at as an explicit option (trim).
+Called by main; uses the Kafka admin API only. Invariant: a command that removes data asks for confirmation (delete), or
+needs an explicit option that says how much (trim).
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.cli.admin_nouns import AdminClient, ConfigEntry
 
 app = command_group(
-    "Create, look at, change and delete topics.",
+    "Create, show, change and delete topics.",
     "headrace topic create orders --partitions 4",
     "headrace topic describe orders",
     "headrace topic trim orders --before-time -7d",
@@ -49,11 +49,11 @@ def create(
     topics: TopicsArgument,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many partitions; else the broker's default.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions; default: the broker's.")
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, help="How many copies; else the broker's default."),
+        typer.Option("--replication-factor", "-r", min=1, help="Number of replicas; default: the broker's."),
     ] = None,
     config: ConfigOption = None,
     broker: BrokerOption = DEFAULT_BROKER,
@@ -80,7 +80,7 @@ def create(
 
 @app.command("list", epilog=examples("headrace topic list", "headrace topic list --internal --json"))
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Show the broker's own topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,7 +103,7 @@ def list_topics(
             ["topic", "partitions", "replicas"], [list(row.values()) for row in rows], ["partitions", "replicas"]
         )
     else:
-        remark("no topics yet: `headrace topic create NAME` makes one")
+        remark("no topics yet: create one with `headrace topic create NAME`")
 
 
 @app.command(epilog=examples("headrace topic describe orders", "headrace topic describe orders --defaults --json"))
@@ -144,7 +144,7 @@ def describe(
 
 
 def topic_document(admin: "AdminClient", name: str, defaults: bool) -> dict[str, Any]:
-    """All that is known about one topic. A partition without a leader has no offsets to show."""
+    """The description of one topic. A partition without a leader has no offsets."""
     topic = describe_topics(admin, [name])[0]
     led = [(name, partition.id) for partition in topic.partitions if partition.leader is not None]
     starts, ends = start_offsets(admin, led), end_offsets(admin, led)
@@ -197,15 +197,16 @@ def alter(
     *,
     config: ConfigOption = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to the default; repeatable.")
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Reset a setting to its default; repeatable."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Grow to that many partitions.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="Increase the number of partitions to this.")
     ] = None,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change settings, or grow the number of partitions."""
+    """Change settings, or increase the number of partitions."""
     settings = parse_pairs(config, "topic setting")
     if not settings and not delete_config and partitions is None:
         raise typer.BadParameter("nothing to change: give --config, --delete-config or --partitions")
@@ -217,7 +218,7 @@ def alter(
         from headrace.cli.admin_nouns import NewPartitions
 
         answer = admin.create_partitions([NewPartitions(topic, partitions)], request_timeout=REQUEST_TIMEOUT_S)[topic]
-        settle(answer, f"cannot grow topic {topic} to {plural(partitions, 'partition')}")
+        settle(answer, f"cannot increase topic {topic} to {plural(partitions, 'partition')}")
     if as_json:
         print_json({"topic": topic, "set": settings, "deleted": delete_config or [], "partitions": partitions})
     else:
@@ -242,12 +243,12 @@ def delete(
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete topics with all their messages."""
+    """Delete topics and all their messages."""
     admin = open_admin(broker)
     names = list(dict.fromkeys(topics))
     describe_topics(admin, names)
     if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+        typer.confirm(f"Delete {', '.join(names)} and all messages?", abort=True, err=True)
     for name, answer in admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_S).items():
         settle(answer, f"cannot delete topic {name}")
     if as_json:
@@ -267,21 +268,21 @@ def trim(
     topic: TopicArgument,
     *,
     before: Annotated[
-        int | None, typer.Option("--before", min=0, metavar="OFFSET", help="Remove what lies before this offset.")
+        int | None, typer.Option("--before", min=0, metavar="OFFSET", help="Remove messages before this offset.")
     ] = None,
     before_time: Annotated[
-        str | None, typer.Option("--before-time", metavar="TIME", help="Remove what is older: ISO, epoch ms, or -7d.")
+        str | None, typer.Option("--before-time", metavar="TIME", help="Remove older messages: ISO, epoch ms, or -7d.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Remove every message there is now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all current messages.")] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition; else all of them.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Only this partition; default: all.")
     ] = None,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove old messages from the front of a topic's logs."""
+    """Remove the oldest messages of a topic."""
     if [before is not None, before_time is not None, everything].count(True) != 1:
-        raise typer.BadParameter("say where to cut with one of --before, --before-time and --all")
+        raise typer.BadParameter("give one of --before, --before-time and --all")
     moment = parse_moment(before_time, now_ms()) if before_time is not None else None
     admin = open_admin(broker)
     from confluent_kafka import TopicPartition
@@ -295,7 +296,7 @@ def trim(
     if beyond:
         raise Failure(
             f"cannot trim {topic} before {before}: partition {beyond[0]} ends at {ends[topic, beyond[0]]}; "
-            "use --all to remove everything, or --partition to cut one partition"
+            "use --all to remove everything, or --partition to trim one partition"
         )
     answers = admin.delete_records(
         [TopicPartition(topic, number, max(cut, starts[topic, number])) for (_, number), cut in cuts.items()],

@@ -1,7 +1,7 @@
-"""What a broker knows about topics: which there are, their partitions, where their logs start and end.
+"""Requests about topics: names, partitions, start and end offsets.
 
-Called by the commands for topics, groups and messages. Invariant: asking never creates a topic, also where the broker
-creates topics on first use.
+Called by the commands for topics, groups and messages. Invariant: a lookup never creates a topic, even where the broker
+has auto.create.topics.enable.
 """
 
 import re
@@ -24,7 +24,7 @@ def topic_names(admin: "AdminClient") -> list[str]:
 
 
 def describe_topics(admin: "AdminClient", names: Iterable[str]) -> "list[TopicDescription]":
-    """Each named topic, in the order given; one that does not exist is a failure that says so."""
+    """Each named topic, in the given order; Failure if one does not exist."""
     from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
     wanted = list(dict.fromkeys(names))
@@ -47,7 +47,7 @@ def missing_topic(name: str) -> str:
 
 
 def matching_topics(admin: "AdminClient", patterns: Iterable[str]) -> list[str]:
-    """Names as they stand; a pattern that starts with ^ is a regular expression over the names there are."""
+    """The names themselves; one that starts with ^ is a regular expression that is matched with existing topics."""
     names: list[str] = []
     for pattern in patterns:
         if not pattern.startswith("^"):
@@ -65,7 +65,7 @@ def matching_topics(admin: "AdminClient", patterns: Iterable[str]) -> list[str]:
 
 
 def partitions_of(admin: "AdminClient", names: Iterable[str], only: int | None = None) -> list[Partition]:
-    """Every partition of the topics, or the one with the number `only` of each."""
+    """Every partition of the topics, or only partition `only` of each."""
     partitions: list[Partition] = []
     for topic in describe_topics(admin, names):
         numbers = sorted(partition.id for partition in topic.partitions)
@@ -90,7 +90,7 @@ def end_offsets(
 
 
 def offsets_at(admin: "AdminClient", partitions: Iterable[Partition], moment_ms: int) -> dict[Partition, int]:
-    """The first record at or after the moment in each partition; the end of the log where there is none."""
+    """The offset of the first record at or after the moment in each partition; the end offset where there is none."""
     from headrace.cli.admin_nouns import OffsetSpec
 
     found = ask_offsets(admin, partitions, OffsetSpec.for_timestamp(moment_ms))

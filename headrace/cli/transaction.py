@@ -1,7 +1,7 @@
-"""`headrace transaction`: list and describe transactions, and end one that nobody else will end.
+"""`headrace transaction`: list, describe and abort transactions, also hanging ones.
 
-Called by main. Invariant: a transaction that its coordinator knows is ended through the coordinator, in all partitions;
-only one that hangs is ended by a marker in a single partition.
+Called by main. Invariant: a transaction known to its coordinator is aborted through the coordinator, in all partitions;
+only a hanging one is aborted by a marker in a single partition.
 """
 
 import time
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.cli.transactions import HeldTransaction, KnownTransaction
 
 app = command_group(
-    "Look at transactions, find those that hang, end them.",
+    "Show transactions, find hanging ones, abort them.",
     "headrace transaction list",
     "headrace transaction list --hanging",
     "headrace transaction abort --at orders:0",
@@ -40,12 +40,12 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Transactional id.
 @app.command("list", epilog=examples("headrace transaction list", "headrace transaction list --hanging --json"))
 def list_transactions(
     hanging: Annotated[
-        bool, typer.Option("--hanging", help="Those that a partition holds open and no coordinator knows.")
+        bool, typer.Option("--hanging", help="Transactions open in a partition but unknown to their coordinator.")
     ] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """List the transactional ids that coordinators know, with the state of their transactions."""
+    """List transactional ids, with the state of their transactions."""
     from headrace.cli.direct_requests import DirectRequests
     from headrace.cli.transactions import hanging_transactions, known_transactions
 
@@ -74,7 +74,7 @@ def list_transactions(
             right=columns[2:],
         )
     else:
-        remark("no transactions yet: a producer with a transactional.id makes them")
+        remark("no transactions yet: a producer with a transactional.id creates them")
 
 
 def show_hanging(found: "list[HeldTransaction]", as_json: bool) -> None:
@@ -87,16 +87,16 @@ def show_hanging(found: "list[HeldTransaction]", as_json: bool) -> None:
             for held in found
         ]
         print_table(columns, rows, right=columns[1:])
-        remark("end one with `headrace transaction abort --at TOPIC:PARTITION`")
+        remark("abort one with `headrace transaction abort --at TOPIC:PARTITION`")
     else:
-        remark("no transaction hangs")
+        remark("no hanging transactions")
 
 
 @app.command(
     epilog=examples("headrace transaction describe billing-1", "headrace transaction describe billing-1 --json")
 )
 def describe(transactional_id: IdArgument, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Show a transactional id: its producer, the state of its transaction, and where that is open."""
+    """Show a transactional id: its producer, the state of its transaction, and the partitions in it."""
     from headrace.cli.direct_requests import DirectRequests
     from headrace.cli.transactions import held_transactions
 
@@ -137,21 +137,20 @@ def describe(transactional_id: IdArgument, broker: BrokerOption = DEFAULT_BROKER
 def abort(
     transactional_id: Annotated[str, typer.Argument(metavar="[ID]", help="Transactional id.")] = "",
     at: Annotated[
-        str, typer.Option("--at", metavar="TOPIC:PARTITION", help="Where a transaction hangs: end it there.")
+        str, typer.Option("--at", metavar="TOPIC:PARTITION", help="Abort a hanging transaction in this partition.")
     ] = "",
-    producer: Annotated[int, typer.Option("--producer", help="Only this producer's; with --at.")] = -1,
+    producer: Annotated[int, typer.Option("--producer", help="With --at: only that of this producer id.")] = -1,
     yes: YesOption = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Abort the open transaction of an id, or one that hangs in a partition.
+    """Abort the open transaction of a transactional id, or a hanging one in a partition.
 
-    With an ID the coordinator aborts it everywhere, and the producer that has it open is fenced: it cannot go on. With
-    --at the transactions that hang there get the end that nobody else will write; one that a coordinator knows is left
-    alone.
+    With an ID the coordinator aborts it in all partitions, and fences its producer. With --at an abort marker is
+    written for the hanging transactions in that partition; one that its coordinator knows is not touched.
     """
     if bool(transactional_id) == bool(at):
-        raise typer.BadParameter("say either ID or --at TOPIC:PARTITION")
+        raise typer.BadParameter("give either ID or --at TOPIC:PARTITION")
     from headrace.cli.direct_requests import DirectRequests
 
     with DirectRequests(broker) as brokers:
@@ -192,12 +191,12 @@ def abort_hanging(
     if not hanging:
         whose = "" if producer_id < 0 else f" of producer {producer_id}"
         raise Failure(
-            f"no transaction{whose} hangs in {where[0]} partition {where[1]}; "
-            "`headrace transaction list` shows those that coordinators know, abort them by their id"
+            f"no hanging transaction{whose} in {where[0]} partition {where[1]}; "
+            "`headrace transaction list` shows those known to coordinators, abort them by their id"
         )
     if not yes:
         first = ", ".join(f"producer {held.producer_id} from offset {held.first_offset} on" for held in hanging)
-        typer.confirm(f"End in {where[0]} partition {where[1]}: {first}?", abort=True, err=True)
+        typer.confirm(f"Abort in {where[0]} partition {where[1]}: {first}?", abort=True, err=True)
     end_hanging(brokers, hanging)
     return hanging
 

@@ -1,8 +1,8 @@
-"""What brokers know about transactions: those of the coordinators, and those that partitions hold open.
+"""Requests about transactions: those known to coordinators, and those open in partitions.
 
-Called by the transaction commands. A transaction hangs when a partition holds it open and its coordinator does not:
-nobody will ever end it, and read_committed consumers wait for it for ever. Invariant: one is called hanging only if the
-partition still held it open after the coordinator was asked.
+Called by the transaction commands. A transaction hangs when it is open in a partition but not at its coordinator: it
+never ends, and blocks read_committed consumers for ever. Invariant: a transaction is reported as hanging only if it was
+still open in the partition after its coordinator was asked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.model.failure import Failure
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
-_INIT_PRODUCER_ID, _WRITE_MARKERS = (22, 4), (27, 1)  # API and the version that is spoken
+_INIT_PRODUCER_ID, _WRITE_MARKERS = (22, 4), (27, 1)  # API key and version
 _DESCRIBE_PRODUCERS, _DESCRIBE, _LIST = (61, 0), (65, 0), (66, 0)
 _IN_PROGRESS = {"Ongoing", "PrepareCommit", "PrepareAbort"}
 _ATTEMPTS_A_SECOND = 10
@@ -25,14 +25,14 @@ _ATTEMPTS_A_SECOND = 10
 
 @dataclass(frozen=True, slots=True)
 class KnownTransaction:
-    """What a coordinator says."""
+    """A transaction as its coordinator describes it."""
 
     transactional_id: str
     state: str
     producer_id: int
     epoch: int
     timeout_ms: int
-    start_ms: int  # -1 if none was begun
+    start_ms: int  # -1 if there is none
     partitions: frozenset[Partition] = field(default_factory=frozenset)
 
     @property
@@ -42,7 +42,7 @@ class KnownTransaction:
 
 @dataclass(frozen=True, slots=True)
 class HeldTransaction:
-    """What a partition says: it is open there."""
+    """A transaction open in a partition."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class HeldTransaction:
     epoch: int
     coordinator_epoch: int
     first_offset: int
-    last_ms: int  # when the producer wrote last
+    last_ms: int  # when the producer last wrote
 
 
 def known_transactions(brokers: DirectRequests) -> list[KnownTransaction]:
@@ -81,7 +81,7 @@ def known_transaction(brokers: DirectRequests, transactional_id: str) -> KnownTr
 
 
 def held_transactions(brokers: DirectRequests, wanted: Callable[[Partition], bool]) -> list[HeldTransaction]:
-    """The open transactions of the partitions that are wanted."""
+    """The open transactions in the wanted partitions."""
     by_leader: dict[tuple[str, int], dict[str, list[int]]] = {}
     for topic, index, leader in brokers.partitions():
         if wanted((topic, index)):
@@ -130,7 +130,7 @@ def hanging_transactions(brokers: DirectRequests, wanted: Callable[[Partition], 
 
 
 def fence(brokers: DirectRequests, known: KnownTransaction, pause: Callable[[float], None]) -> None:
-    """Abort through the coordinator: begin with the id, which ends what its producer has open."""
+    """Abort through the coordinator: InitProducerId for the id aborts its open transaction."""
     body = Message(
         transactional_id=known.transactional_id,
         transaction_timeout_ms=known.timeout_ms,
@@ -145,13 +145,13 @@ def fence(brokers: DirectRequests, known: KnownTransaction, pause: Callable[[flo
             return
         pause(1 / _ATTEMPTS_A_SECOND)
     raise Failure(
-        f"the transaction of {known.transactional_id} is aborted, but not every partition has heard of it after "
+        f"the transaction of {known.transactional_id} is aborted, but markers are missing in some partitions after "
         f"{REQUEST_TIMEOUT_S:.0f} seconds: are all brokers up?"
     )
 
 
 def end_hanging(brokers: DirectRequests, hanging: Iterable[HeldTransaction]) -> None:
-    """Write the marker that nobody else will write."""
+    """Write abort markers for hanging transactions."""
     leaders = {(topic, index): leader for topic, index, leader in brokers.partitions()}
     for found in hanging:
         topic = Message(name=found.topic, partition_indexes=[found.partition])

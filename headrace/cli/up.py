@@ -1,8 +1,8 @@
-"""`headrace up`: a cluster on this machine in one command: ZooKeeper, brokers, and what state they are in.
+"""`headrace up`: runs a local cluster with one command: ZooKeeper, brokers, and their state.
 
-Called by main. Everything is kept in one folder, so the next `up` there goes on where this one ended. Ctrl-C takes it
-down in order: brokers first, cleanly, then ZooKeeper. Meant for development and for looking around; in earnest each
-broker is a `headrace serve` of its own, on a machine of its own.
+Called by main. Everything is stored in one folder, so the next `up` there continues with its data. Ctrl-C stops the
+brokers cleanly, then ZooKeeper. Meant for development and for trying things out; in production each broker is a
+`headrace serve` on its own machine.
 """
 
 from __future__ import annotations
@@ -32,13 +32,21 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=99, help="How many brokers.")] = 3,
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder of everything.")] = Path("cluster"),
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=99, help="Number of brokers.")] = 3,
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder for all data and logs.")] = Path(
+        "cluster"
+    ),
     port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, help="Of the first broker; the others follow. 0: free ones.")
+        int,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            min=0,
+            help="Port of the first broker; the others use the next ones. 0: free ports.",
+        ),
     ] = 9092,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="File with settings of all brokers.")
+        Path | None, typer.Option("--config", metavar="FILE", help="File with settings for all brokers.")
     ] = None,
 ) -> None:
     """Run ZooKeeper and a cluster of brokers on this machine until Ctrl-C."""
@@ -84,11 +92,11 @@ def _show(zookeeper: LocalZooKeeper, members: list[BrokerProcess]) -> None:
     )
     typer.echo(f"bootstrap servers: {','.join(member.address for member in members)}")
     remark(f"ZooKeeper: {zookeeper.address}/headrace (headrace zk tree --zookeeper {zookeeper.address}/headrace)")
-    remark("Ctrl-C stops all of it")
+    remark("Ctrl-C stops the cluster")
 
 
 def _watch(members: list[BrokerProcess], stop: Stop) -> None:
-    """Say what state the cluster is in whenever that changes."""
+    """Print the state of the cluster whenever it changes."""
     from headrace.cli.connection import open_admin
 
     admin = open_admin(",".join(member.address for member in members))

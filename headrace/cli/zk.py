@@ -1,7 +1,6 @@
-"""`headrace zk`: what a cluster keeps in ZooKeeper, and what it means.
+"""`headrace zk`: shows what a cluster stores in ZooKeeper, and explains it.
 
-Called by main. Reads only: what is there changes through the brokers. Paths and their meaning are those of
-headrace.cluster.znodes.
+Called by main. Read-only. Paths and their meaning are those of headrace.cluster.znodes.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from headrace.cli.screen import print_json
 from headrace.model.failure import Failure
 
 app = command_group(
-    "Look at what a cluster keeps in ZooKeeper.",
+    "Show what a cluster stores in ZooKeeper.",
     "headrace zk tree --zookeeper zk1:2181/headrace",
     "headrace zk get /controller --zookeeper zk1:2181/headrace",
 )
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A node, such as /brokers/ids.")]
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A znode, such as /brokers/ids.")]
 
 MEANINGS = (
-    (r"/cluster/id", "the cluster's id, made once"),
-    (r"/controller", "which broker is the controller; goes with its session"),
-    (r"/controller_epoch", "its version fences every write of a controller"),
-    (r"/brokers/ids/\d+", "a broker that is alive, and where; goes with its session"),
-    (r"/brokers/epochs/\d+", "its version is the broker's epoch: it rises with every registration"),
-    (r"/topics/[^/]+", "a topic: its id, settings and number of partitions"),
+    (r"/cluster/id", "the cluster's id, never changed"),
+    (r"/controller", "the current controller; ephemeral"),
+    (r"/controller_epoch", "the controller epoch: its version fences writes of earlier controllers"),
+    (r"/brokers/ids/\d+", "a live broker and its addresses; ephemeral"),
+    (r"/brokers/epochs/\d+", "its version is the broker's epoch, incremented by every registration"),
+    (r"/topics/[^/]+", "a topic: its id, settings and partition count"),
     (r"/partitions/[^/]+", "the partitions of the topic with this id"),
-    (r"/partitions/[^/]+/\d+", "a partition: replicas, leader, leader epoch, who is in sync, who else may lead"),
-    (r"/config/brokers/.+", "settings of a broker, or of all, changed while they ran"),
-    (r"/producer_ids", "the first producer id that nobody was given"),
-    (r"/adopting", "a single broker's metadata is being copied here, or was and the copy broke off"),
+    (r"/partitions/[^/]+/\d+", "a partition: replicas, leader, leader epoch, ISR, and eligible leader replicas"),
+    (r"/config/brokers/.+", "dynamic settings of one broker, or of all"),
+    (r"/producer_ids", "the next producer id to be assigned"),
+    (r"/adopting", "a standalone broker's metadata is being copied here, or the copy was interrupted"),
 )
 
 
@@ -44,7 +43,7 @@ MEANINGS = (
     epilog=examples("headrace zk tree --zookeeper zk1:2181/headrace", "headrace zk tree /topics --zookeeper zk1")
 )
 def tree(zookeeper: ZooKeeperOption, path: PathArgument = "/", as_json: JsonOption = False) -> None:
-    """Print every node below PATH, with its version and contents."""
+    """Print every znode below PATH, with its version and contents."""
     nodes = asyncio.run(_read(zookeeper, path, deep=True))
     if as_json:
         print_json(nodes)
@@ -57,13 +56,13 @@ def tree(zookeeper: ZooKeeperOption, path: PathArgument = "/", as_json: JsonOpti
 
 @app.command(epilog=examples("headrace zk get /brokers/ids/1 --zookeeper zk1:2181/headrace"))
 def get(path: PathArgument, zookeeper: ZooKeeperOption, as_json: JsonOption = False) -> None:
-    """Print one node, and what it is for."""
+    """Print one znode, and its meaning."""
     (node,) = asyncio.run(_read(zookeeper, path, deep=False))
     if as_json:
         print_json(node)
         return
     typer.echo(f"{path}: {meaning(path)}")
-    typer.echo(f"version {node['version']}" + (", goes with its session" if node["ephemeral"] else ""))
+    typer.echo(f"version {node['version']}" + (", ephemeral" if node["ephemeral"] else ""))
     if node["data"] is not None:
         typer.echo(json.dumps(node["data"], indent=2) if isinstance(node["data"], dict) else str(node["data"]))
 
@@ -91,7 +90,9 @@ async def _read(hosts: str, path: str, *, deep: bool) -> list[dict[str, Any]]:
                 todo = [f"{at.rstrip('/')}/{name}" for name in sorted(names, key=_by_number)] + todo
         return found
     except NoNode as missing:
-        raise Failure(f"there is no node {missing.path} at {hosts}; `headrace zk tree` shows what is there") from None
+        raise Failure(
+            f"there is no znode {missing.path} at {hosts}: `headrace zk tree` shows those that exist"
+        ) from None
     finally:
         await store.close()
 
@@ -101,7 +102,7 @@ def _by_number(name: str) -> tuple[int, str]:
 
 
 def _contents(data: bytes) -> Any:
-    """JSON without its version field, or text; None for nothing."""
+    """JSON without its version field, or text; None if empty."""
     if not data:
         return None
     try:

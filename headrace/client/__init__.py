@@ -1,1 +1,1 @@
-"""The way from here to a broker: what brokers and Spark executors need of a Kafka client, and no more."""
+"""A minimal Kafka client: what brokers and Spark executors need to talk to brokers, and no more."""

@@ -1,8 +1,8 @@
-"""A connection to one broker, for programs that wait: Spark's executors and drivers, and tools.
+"""A blocking connection to one broker, for Spark's executors and drivers, and tools.
 
-Owns one socket and one Session. `call` asks and waits; `send` and `receive` keep several requests on their way at once.
-Whatever goes wrong with the connection is a ConnectionLost that names the broker, after which this connection is closed
-for good: make another. Not for several threads.
+Owns one socket and one Session. `call` sends a request and waits for its response; with `send` and `receive` several
+requests can be in flight. Every failure of the connection raises ConnectionLost, which names the broker, and closes the
+connection for good: make another. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ConnectionLost(Exception):
 
 
 class ReceiveBuffer:
-    """Room for responses that are done with before the next one comes.
+    """A buffer for responses that are processed before the next one is received.
 
-    Memory that is used again costs nothing; new pages the system hands out at a price, and a Fetch has a thousand.
+    Reused memory costs nothing; fresh pages cost a page fault each, and a Fetch response has a thousand.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class BlockingConnection:
         self._line: Line | None = None
 
     def open(self) -> None:
-        """Connect, and learn what the broker speaks."""
+        """Connect, and ask for the broker's API versions."""
         try:
             self._line = self._dial(*self.address, self._timeout_s)
         except OSError as error:
@@ -84,28 +84,28 @@ class BlockingConnection:
         return self._session.open_requests
 
     def version_of(self, api_key: int) -> int:
-        """The version in which `send` would ask."""
+        """The version that `send` would use."""
         return self._session.version_of(api_key)
 
     def call(
         self, api_key: int, message: Message, timeout_s: float | None = None, *, version: int | None = None
     ) -> Message:
-        """Ask, and wait for the response; nothing else may be on its way."""
+        """Send a request and wait for the response; no other request may be in flight."""
         if self._session.open_requests:
-            raise RuntimeError(f"{self._session.open_requests} responses are still to be received")
+            raise RuntimeError(f"{self._session.open_requests} requests are in flight: receive their responses first")
         self.send(api_key, message, version=version)
         return self.receive(timeout_s)
 
     def send(self, api_key: int, message: Message, *, version: int | None = None) -> None:
-        """Ask, and do not wait."""
+        """Send a request without waiting for its response."""
         if self._line is None:
             self.open()
         self._write(self._session.ask(api_key, message, version))
 
     def receive(self, timeout_s: float | None = None, buffer: ReceiveBuffer | None = None) -> Message:
-        """The response to the oldest request that has none.
+        """The response to the oldest request in flight.
 
-        `records` in it stay valid for as long as they are held, or until a buffer that the caller brought is used anew.
+        `records` in it stay valid as long as they are referenced, or until the caller's buffer is reused.
         """
         if self._line is None:
             raise ConnectionLost(self.address, "the connection is closed")

@@ -1,9 +1,9 @@
-"""A connection to one broker, for programs on an event loop: replicas that follow, brokers that pass requests on.
+"""An asyncio connection to one broker, for followers and for brokers that forward requests.
 
-Owns one socket and one Session. Any number of calls may be on their way at once; answers come in the order of the
-calls. Whatever goes wrong with the connection ends it: every call that waits, and every later one, is a ConnectionLost
-that names the broker, and whoever wants to go on makes another connection. So does a call that is not answered within
-its time, since answers behind it could not come either.
+Owns one socket and one Session. Any number of calls may be in flight; responses come in the order of the calls. Every
+failure ends the connection: each pending call, and each later one, raises ConnectionLost, which names the broker; to
+continue, make another connection. A call that times out ends the connection too, since the responses behind it could
+not come either.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Connection(asyncio.BufferedProtocol):
         self._timeout_s = timeout_s
         self._session = Session(client_id)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()  # each with the end of its patience
-        self._frame = bytearray(SIZE_BYTES)  # what is being received: first a size, then that many bytes
+        self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()  # each with its timeout
+        self._frame = bytearray(SIZE_BYTES)  # being received: first a size, then that many bytes
         self._filled = 0
         self._sized = False
         self._lost: ConnectionLost | None = None
 
-    # --- calls ------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, and learn what the broker speaks. Raises ConnectionLost."""
+        """Connect, and ask for the broker's API versions. Raises ConnectionLost."""
         connecting = asyncio.ensure_future(self._net.connect(self.address.host, self.address.port, lambda: self))
         timer = self._clock.call_later(self._timeout_s, connecting.cancel)
         try:
@@ -60,19 +60,19 @@ class Connection(asyncio.BufferedProtocol):
     async def call(
         self, api_key: int, message: Message, version: int | None = None, *, timeout_s: float | None = None
     ) -> Message:
-        """The answer. `timeout_s` counts from now, for this call and those before it that wait."""
+        """The response. `timeout_s` counts from now, also while earlier calls are still pending."""
         return await self.send(api_key, message, version, timeout_s=timeout_s)
 
     def send(
         self, api_key: int, message: Message, version: int | None = None, *, timeout_s: float | None = None
     ) -> asyncio.Future[Message]:
-        """The request is on its way when this returns; the future is its answer."""
+        """Send a request; the future is its response."""
         if self._lost is not None:
             raise self._lost
         return self._send(self._session.ask(api_key, message, version), timeout_s or self._timeout_s)
 
     def version_of(self, api_key: int) -> int:
-        """The version in which this API will be asked; KafkaError if the broker does not serve it."""
+        """The version in which this API will be called; KafkaError if the broker does not serve it."""
         return self._session.version_of(api_key)
 
     @property
@@ -102,13 +102,13 @@ class Connection(asyncio.BufferedProtocol):
             timer.cancel()
             if not answer.done():
                 answer.set_exception(lost)
-                answer.exception()  # whoever does not wait any more is not missed
+                answer.exception()  # marks it as retrieved, in case nobody awaits it
         return lost
 
-    # --- what the event loop calls ----------------------------------------------------------------------------------
+    # --- called by the event loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._lost is not None:  # it took too long; nobody waits for it any more
+        if self._lost is not None:  # connecting took too long and was given up
             cast("asyncio.Transport", transport).abort()
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name

@@ -1,11 +1,10 @@
-"""A cluster as a program that waits sees it: which topics there are, who leads, who coordinates, and calls to them.
+"""A blocking client of a cluster: its topics, leaders and coordinators, and calls to them.
 
-Owns one connection per broker. Used by the Spark driver and its executors. Every question goes to whichever broker
-can answer it; leaders that move, brokers that restart and coordinators that load are waited for, by asking again until
-`patience_s` has passed. After that a lost connection is raised, and a response with an error is handed to the caller,
-who knows what it means for him. Not for several threads.
+Owns one connection per broker. Used by the Spark driver and its executors. Each request goes to a broker that can
+answer it. While leaders move, brokers restart and coordinators load, it is retried for up to `patience_s`. After that a
+lost connection is raised, and a response with an error code is returned to the caller. Not thread-safe.
 
-Invariant: as long as one known broker lives, bootstrap or learnt, the cluster can be asked.
+Invariant: as long as one known broker is alive, from the bootstrap list or from metadata, the cluster can be asked.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _METADATA, _FIND_COORDINATOR = 3, 10
 _KINDS: dict[CoordinatorKind, int] = {"group": 0, "transaction": 1}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
-# Answers of a broker that is not, or not yet, the right one to ask.
+# Errors of a broker that is not, or not yet, the right one for the request: refresh the metadata and retry.
 MOVED = frozenset(
     {
         ErrorCode.leader_not_available,
@@ -53,7 +52,7 @@ MOVED = frozenset(
 @dataclass(frozen=True, slots=True)
 class Partition:
     index: int
-    leader_id: int  # -1: none at the moment
+    leader_id: int  # -1: no leader
     leader_epoch: int
 
 
@@ -104,10 +103,10 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- metadata of topics and brokers -------------------------------------------------------------------------------
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
-        """The topics of these names that exist, or all; asked anew each time. None is created by asking."""
+        """The existing topics of these names, or all; asks a broker each time. Never creates a topic."""
         for last in self.attempts():
             answer = self._ask_for_topics(names)
             electing = any(topic.error_code == ErrorCode.leader_not_available for topic in answer.topics)
@@ -116,7 +115,7 @@ class Cluster:
         return {topic.name: self._topics[topic.name] for topic in answer.topics if topic.name in self._topics}
 
     def leader(self, topic: str, partition: int) -> Address:
-        """Where the partition's leader is, as known so far; asked for if it is not known."""
+        """The address of the partition's leader, from the cache if it is there."""
         for last in self.attempts():
             address = self.known_leader(topic, partition)
             if address is not None:
@@ -127,7 +126,7 @@ class Cluster:
         raise Failure(self._why_no_leader(topic, partition))
 
     def forget(self, topic: str) -> None:
-        """What is known of this topic is out of date: ask again before the next call."""
+        """Drop the cached metadata of this topic, so that the next call asks again."""
         self._topics.pop(topic, None)
 
     def brokers(self) -> list[Address]:
@@ -135,14 +134,14 @@ class Cluster:
         self._ask_for_topics([])
         return list(self._brokers.values())
 
-    # --- calls ------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, api_key: int, message: Message, timeout_s: float | None = None) -> Message:
-        """Ask whichever broker answers."""
+        """Call any broker that answers."""
         return self._patiently(lambda: self._anywhere(api_key, message, timeout_s))
 
     def call_broker(self, address: Address, api_key: int, message: Message, timeout_s: float | None = None) -> Message:
-        """Ask this broker, once."""
+        """Call this broker, once."""
         return self.connection(address).call(api_key, message, timeout_s)
 
     def call_leader(
@@ -155,7 +154,7 @@ class Cluster:
         *,
         version: int | None = None,
     ) -> Message:
-        """Ask the leader of a partition, wherever it moves meanwhile."""
+        """Call the leader of a partition, following it when it moves."""
 
         def ask() -> Message:
             return self.connection(self.leader(topic, partition)).call(api_key, message, timeout_s, version=version)
@@ -172,7 +171,7 @@ class Cluster:
         *,
         version: int | None = None,
     ) -> Message:
-        """Ask the coordinator of a group or of a transactional id. KafkaError if there is none."""
+        """Call the coordinator of a group or of a transactional id. KafkaError if there is none."""
 
         def ask() -> Message:
             if (kind, key) not in self._coordinators:
@@ -183,20 +182,20 @@ class Cluster:
         return self._patiently(ask, forget=lambda: self.forget_coordinator(kind, key))
 
     def find_coordinators(self, kind: CoordinatorKind, keys: Sequence[str]) -> dict[str, Address]:
-        """Where the coordinators of these groups or ids are: those that are known after one question, the first among
-        them. KafkaError if that one has none."""
+        """The coordinators of these groups or ids, as far as one request returns them, at least the first one's.
+        KafkaError if the first has none."""
         body = Message(key=keys[0], key_type=_KINDS[kind], coordinator_keys=list(keys))
         answer = self._anywhere(_FIND_COORDINATOR, body)
         places = {place.key: place for place in answer.coordinators} or {keys[0]: answer}  # one by one before version 4
         code = ErrorCode(places[keys[0]].error_code)
-        if code is not ErrorCode.none:  # never an answer: its fields would read as those of another API
+        if code is not ErrorCode.none:  # raised, not returned: the caller expects a response of another API
             raise KafkaError(code, f"there is no coordinator for the {kind} {keys[0]}")
         found = {key: Address(place.host, place.port) for key, place in places.items() if not place.error_code}
         self._coordinators |= {(kind, key): address for key, address in found.items()}
         return found
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """What is known of it is out of date: ask again before the next call."""
+        """Drop the cached coordinator, so that the next call asks again."""
         self._coordinators.pop((kind, key), None)
 
     def connection(self, address: Address) -> BlockingConnection:
@@ -208,10 +207,10 @@ class Cluster:
             self._connections[address] = connection
         return connection
 
-    # --- asking again -----------------------------------------------------------------------------------------------
+    # --- retries ------------------------------------------------------------------------------------------------------
 
     def attempts(self) -> Iterator[bool]:
-        """One turn after the other, with pauses between them, until patience ends; true for the last one."""
+        """One item per attempt, with growing pauses between, until `patience_s` has passed; true for the last one."""
         start, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
         while self._clock.monotonic() - start < self._patience_s:
             yield False
@@ -236,7 +235,7 @@ class Cluster:
         raise AssertionError("the last attempt returns or raises")
 
     def _anywhere(self, api_key: int, message: Message, timeout_s: float | None = None) -> Message:
-        """Ask the brokers one after the other until one answers: first those with an open connection."""
+        """Try the brokers one after the other until one answers, those with an open connection first."""
         known = list(dict.fromkeys([*self._brokers.values(), *self._bootstrap]))
         known.sort(key=lambda address: address not in self._connections)
         lost: ConnectionLost | None = None
@@ -248,7 +247,7 @@ class Cluster:
         assert lost is not None, "a cluster has at least one address"
         raise lost
 
-    # --- metadata ---------------------------------------------------------------------------------------------------
+    # --- metadata -----------------------------------------------------------------------------------------------------
 
     def _ask_for_topics(self, names: Sequence[str] | None) -> Message:
         wanted = None if names is None else [Message(name=name) for name in names]
@@ -279,7 +278,7 @@ class Cluster:
         return answer
 
     def known_leader(self, topic: str, partition: int) -> Address | None:
-        """The leader as of the last answer; None if there was none, or no answer."""
+        """The cached leader; None if there was none, or nothing is cached."""
         known = self._topics.get(topic)
         for part in known.partitions if known else ():
             if part.index == partition:
@@ -289,9 +288,9 @@ class Cluster:
     def _why_no_leader(self, topic: str, partition: int) -> str:
         known = self._topics.get(topic)
         if known is None:
-            return f"there is no topic {topic}: create it, or correct the name"
+            return f"topic {topic} does not exist: create it, or correct the name"
         if all(part.index != partition for part in known.partitions):
-            return f"topic {topic} has {len(known.partitions)} partitions, and none of number {partition}"
+            return f"topic {topic} has no partition {partition}: it has {len(known.partitions)} partitions, from 0"
         return f"partition {partition} of topic {topic} has no leader: is a broker down?"
 
 
@@ -299,12 +298,12 @@ def parse_address(text: str) -> Address:
     """`host:port` or `[v6]:port`."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Failure(f"{text!r} is not an address of a broker: write HOST:PORT, such as 127.0.0.1:9092")
+        raise Failure(f"{text!r} is not the address of a broker: write HOST:PORT, such as 127.0.0.1:9092")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def error_codes(message: Message) -> Iterator[int]:
-    """Every error code in a response, wherever it stands."""
+    """Every error code in a response, at any depth."""
     for name, value in vars(message).items():
         if name == "error_code":
             yield value

@@ -1,11 +1,11 @@
-"""One conversation with a broker as bytes: requests become frames, frames become responses. No socket here.
+"""The protocol of one connection, sans-IO: requests become frames, frames become responses. No socket here.
 
-The drivers own a connection and one Session for it: the blocking one (blocking.py), and any other that sends what `ask`
-gives and hands in what arrives. A conversation begins with the question which versions the broker speaks
-(`ask_versions`, `versions_from`); from then on each request goes out in the highest version that both sides know.
+A connection (blocking.py, connection.py) owns one Session: it sends the bytes that `ask` returns and passes in the
+frames that arrive. It begins with ApiVersions (`ask_versions`, `versions_from`); from then on each request uses the
+highest version that both sides support.
 
-Invariant: responses arrive in the order of the requests, as Kafka promises; one whose correlation id is not that of the
-oldest open request ends the conversation with Malformed, since nothing after it can be trusted.
+Invariant: responses arrive in the order of the requests, as Kafka guarantees; a response whose correlation id is not
+that of the oldest request in flight raises Malformed, since no later byte can be trusted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CORRELATION_IDS = 1 << 31
 
 
 class _Open(NamedTuple):
-    """A request without a response yet."""
+    """A request in flight."""
 
     correlation_id: int
     api_key: int
@@ -48,38 +48,40 @@ class Session:
 
     @property
     def open_requests(self) -> int:
-        """How many requests have no response yet."""
+        """How many requests are in flight."""
         return len(self._open)
 
-    # --- versions ---------------------------------------------------------------------------------------------------
+    # --- versions -----------------------------------------------------------------------------------------------------
 
     def ask_versions(self) -> list[Buffer]:
-        """The frame that opens a conversation."""
+        """The ApiVersions request, which comes first."""
         body = Message(client_software_name="headrace", client_software_version=__version__)
         return self.ask(_API_VERSIONS, body, _API_VERSIONS_HIGHEST)
 
     def versions_from(self, response: Message) -> None:
-        """Take in what the broker said that it speaks."""
+        """Store the versions in the broker's ApiVersions response."""
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code not in (ErrorCode.none, ErrorCode.unsupported_version) or not ranges:
-            raise KafkaError(ErrorCode(response.error_code), "the broker does not say which versions it speaks")
+            raise KafkaError(ErrorCode(response.error_code), "the broker rejected the ApiVersions request")
         self._versions = ranges
 
     def version_of(self, api_key: int) -> int:
-        """The highest version of this API that both sides know."""
+        """The highest version of this API that both sides support."""
         if self._versions is None:
-            raise RuntimeError("ask for the broker's versions first")
+            raise RuntimeError("the broker's API versions are not known yet: open the connection first")
         lowest, highest = self._versions.get(api_key, (0, -1))
         for version in range(highest, lowest - 1, -1):
             if knows(api_key, version):
                 return version
-        raise KafkaError(ErrorCode.unsupported_version, f"the broker serves no version of API {api_key} known here")
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"the broker serves no version of API {api_key} that headrace supports"
+        )
 
-    # --- the conversation -------------------------------------------------------------------------------------------
+    # --- requests and responses ---------------------------------------------------------------------------------------
 
     def ask(self, api_key: int, message: Message, version: int | None = None) -> list[Buffer]:
-        """The request as a whole frame, size included, in buffers to be sent one after the other: records stay where
-        they are. Its response is the next that has not been received."""
+        """The request as a frame, size included, in buffers to be sent one after the other, so that records are not
+        copied. Its response comes after those of all requests in flight."""
         if version is None:
             version = self.version_of(api_key)
         body = request_chunks(api_key, version, message)
@@ -93,15 +95,15 @@ class Session:
         return [first, *body[1:]]
 
     def receive(self, frame: memoryview) -> Message:
-        """The response in this frame, which comes without its size. `records` in it are views of the frame."""
+        """The response in this frame, given without its size prefix. `records` in it are views of the frame."""
         if not self._open:
-            raise Malformed("a response that nobody asked for")
+            raise Malformed("a response without a request in flight")
         if len(frame) < _CORRELATION_ID.size:
             raise Malformed(f"a response of {len(frame)} bytes")
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         asked = self._open.popleft()
         if correlation_id != asked.correlation_id:
-            raise Malformed(f"a response to request {correlation_id} where {asked.correlation_id} was next")
+            raise Malformed(f"a response to request {correlation_id}, expected {asked.correlation_id}")
         at = _CORRELATION_ID.size
         if asked.api_key == _API_VERSIONS and _refuses(frame, at):
             return decode_response(_API_VERSIONS, 0, frame, at)
@@ -111,7 +113,7 @@ class Session:
 
 
 def frame_size(prefix: bytes | bytearray | memoryview) -> int:
-    """The size of the frame that begins with these four bytes, which do not count."""
+    """The size of the frame that begins with these four bytes, not counting them."""
     size: int = _SIZE.unpack(prefix)[0]
     if not _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES:
         raise Malformed(f"a response of {size} bytes")
@@ -119,7 +121,7 @@ def frame_size(prefix: bytes | bytearray | memoryview) -> int:
 
 
 def _refuses(frame: memoryview, at: int) -> bool:
-    """An older broker answers an ApiVersions that is too new for it in version 0 (KIP-511)."""
+    """Whether the broker does not support this version of ApiVersions: it then answers in version 0 (KIP-511)."""
     return len(frame) >= at + 2 and _ERROR_CODE.unpack_from(frame, at)[0] == ErrorCode.unsupported_version
 
 

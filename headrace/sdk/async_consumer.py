@@ -1,7 +1,7 @@
 """The asyncio consumer: the blocking one, driven from an event loop.
 
-Holds no rules of its own. Waiting happens in the consumer's own thread; handing out and acknowledging happen on the
-loop, at once, so a poll that is cancelled loses nothing: what it fetched is handed out by the next one.
+Adds no rules of its own. Blocking calls run in the consumer's own thread. Messages are handed out and acknowledged on
+the event loop without waiting, so a cancelled poll loses nothing: the next poll returns what it had fetched.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class AsyncConsumer:
         self._closed = False
 
     async def open(self) -> None:
-        """Start the client and subscribe, unless it runs. Every other call does this by itself."""
+        """Start the client and subscribe, unless it is running. Every other call does this by itself."""
         await self._bridge.run(self.blocking.open)
 
     async def close(self) -> None:
-        """Leave the group; what was acknowledged is committed. What was only handed out will come again."""
+        """Commit what was acknowledged and leave the group. Messages without an acknowledgement will be redelivered."""
         if not self._closed:
             self._closed = True
             await self._bridge.run(self.blocking.close)
@@ -103,7 +103,7 @@ class AsyncConsumer:
         return self.blocking.in_flight
 
     async def commit(self) -> None:
-        """Commit now, and wait for it, what was acknowledged; with auto_ack, everything that was handed out."""
+        """Commit what was acknowledged (with auto_ack: what was handed out), and wait until that is done."""
         await self._bridge.run(self.blocking.commit)
 
     async def assignment(self) -> list[Partition]:
@@ -111,25 +111,25 @@ class AsyncConsumer:
         return await self._bridge.run(self.blocking.assignment)
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Read one partition from this offset on."""
+        """Continue reading one partition at this offset."""
         await self._bridge.run(self.blocking.seek, topic, partition, offset)
 
     async def seek_to_start(self) -> None:
-        """Read all assigned partitions from their first message on. Waits for the assignment, if there is none yet."""
+        """Continue reading all assigned partitions at their first message; waits for an assignment if there is none."""
         await self._bridge.run(self.blocking.seek_to_start)
 
     async def seek_to_end(self) -> None:
-        """Read all assigned partitions from what is written after now."""
+        """Continue reading all assigned partitions at their end: only messages written from now on."""
         await self._bridge.run(self.blocking.seek_to_end)
 
     async def seek_to_time(self, moment: Moment) -> None:
-        """Read all assigned partitions from the first message of that time or later: a datetime, or epoch ms."""
+        """Continue reading all assigned partitions at the first message at or after a time (datetime or epoch ms)."""
         await self._bridge.run(self.blocking.seek_to_time, moment)
 
-    async def pause(self, *places: Partition) -> None:
-        """Hand out nothing of these partitions, or of all, until `resume`."""
+    async def pause(self, *places: Place) -> None:
+        """Return no messages of these partitions, or of any if none is named, until `resume`."""
         await self._bridge.run(self.blocking.pause, *places)
 
-    async def resume(self, *places: Partition) -> None:
-        """Go on with these partitions, or with all."""
+    async def resume(self, *places: Place) -> None:
+        """Return messages of these partitions again, or of all if none is named."""
         await self._bridge.run(self.blocking.resume, *places)

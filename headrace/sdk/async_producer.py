@@ -1,7 +1,7 @@
 """The asyncio producer: the blocking one, driven from an event loop.
 
-Holds no rules of its own. Queueing a message never waits, so it happens on the loop; a thread of its own listens for
-what the broker acknowledged and brings that home to the loop; whatever may wait runs in a second thread.
+Adds no rules of its own. Queueing a message does not block, so it happens on the event loop. One thread polls for
+delivery reports and passes them to the loop; calls that may block run in a second thread.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class AsyncProducer:
         self._ending = Event()
 
     async def open(self) -> None:
-        """Start the client, unless it runs. Every other call does this by itself."""
+        """Start the client, unless it is running. Every other call does this by itself."""
         self._opened()
 
     async def close(self, timeout_s: float = 30.0) -> None:
-        """Deliver what is queued, then stop. Raises NotDelivered if something did not arrive."""
+        """Deliver the queued messages, then stop. Raises NotDelivered if some could not be delivered."""
         if self._ending.is_set():
             return
         self._ending.set()
@@ -86,18 +86,18 @@ class AsyncProducer:
         try:
             await self.close()
         except SdkError:
-            if error is None:  # what went wrong inside the block is the better story
+            if error is None:  # an error raised inside the block is the more useful one
                 raise
 
     async def send(self, topic: str, value: Any, **message: Any) -> None:
-        """Queue one message; it leaves in the background. Waits while the queue is full.
+        """Queue one message; it is sent in the background. Waits while the queue is full.
 
         Takes key, partition, headers, tags, id and timestamp_ms as Producer.send does. A failure is raised by flush.
         """
         await self._queue(Record(value, topic=topic, **message), None)
 
     async def send_and_wait(self, topic: str, value: Any, **message: Any) -> Message:
-        """Send one message and wait until the broker has it. Returns the receipt: its partition and offset."""
+        """Send one message and wait for the acknowledgement. Returns the receipt: its partition and offset."""
         outcome: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         await self._queue(Record(value, topic=topic, **message), outcome)
         return await outcome
@@ -145,7 +145,7 @@ class AsyncProducer:
 
     def _listen(self) -> None:
         while not self._ending.is_set():
-            with suppress(SdkError):  # a fatal error, which the next send or the commit is told again
+            with suppress(SdkError):  # a fatal error: the next send or commit raises it again
                 self.blocking.poll(WAIT_S)
 
 

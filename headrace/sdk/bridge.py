@@ -1,8 +1,8 @@
-"""From asyncio to a blocking client and back: one thread per client, and callbacks that come home to the event loop.
+"""The bridge between asyncio and a blocking client: one thread for blocking calls, callbacks run on the event loop.
 
-Used by AsyncProducer and AsyncConsumer. confluent-kafka has asyncio clients of its own; its producer takes no headers
-(so no tags and no ids) and would be a second set of rules beside the blocking one. Invariant: blocking calls of one
-client run one after the other, and nothing of the client runs on the event loop's thread but what never waits.
+Used by AsyncProducer and AsyncConsumer. confluent-kafka has asyncio clients too, but its asyncio producer takes no
+headers (so no tags and no ids), and using it would mean a second implementation of the SDK's rules. Invariant: blocking
+calls of one client run one after the other, and only calls that never block run on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Bridge:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Wait for a call. If the waiting is cancelled, the call still ends; its effects stay."""
+        """Run a call and wait for it. If the wait is cancelled, the call still runs to its end and its effects stay."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class Bridge:
 
 
 class LoopCalls:
-    """Carries calls from any thread to the event loop; many that come together cost one wake-up."""
+    """Passes callbacks from any thread to the event loop; callbacks that come together cost one wake-up."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

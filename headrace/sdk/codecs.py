@@ -1,7 +1,7 @@
-"""What a program's values look like as bytes: bytes as they are, text, JSON, or whatever a program plugs in.
+"""Codecs between a program's values and the bytes of a message: bytes, text, JSON, or the program's own.
 
-A codec is any object with `encode` and `decode`. It sees values only; null (a tombstone) passes every codec as None,
-and the broker copies the bytes and changes nothing.
+A codec is any object with `encode` and `decode`. It sees values only: a null value (a tombstone) bypasses the codec as
+None. The broker never decodes values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CodecName = Literal["bytes", "text", "json"]
 
 @runtime_checkable
 class Codec(Protocol):
-    """The hook: both ways between a value of the program and the bytes of a message."""
+    """The interface of a codec."""
 
     def encode(self, value: Any) -> bytes: ...
 
@@ -24,7 +24,7 @@ class Codec(Protocol):
 
 
 class BytesCodec:
-    """Bytes as they are. Text is taken too, as UTF-8; what is read are bytes."""
+    """Bytes unchanged. Text is accepted too and written as UTF-8; reading returns bytes."""
 
     def encode(self, value: Any) -> bytes:
         if type(value) is bytes:
@@ -33,7 +33,7 @@ class BytesCodec:
             return value.encode()
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
-        raise TypeError(f"a value of the bytes codec is bytes or text, not {type(value).__name__}")
+        raise TypeError(f"the bytes codec takes bytes or text, not {type(value).__name__}")
 
     def decode(self, data: bytes) -> bytes:
         return data
@@ -45,14 +45,14 @@ class TextCodec:
     def encode(self, value: Any) -> bytes:
         if isinstance(value, str):
             return value.encode()
-        raise TypeError(f"a value of the text codec is text, not {type(value).__name__}")
+        raise TypeError(f"the text codec takes text, not {type(value).__name__}")
 
     def decode(self, data: bytes) -> str:
         return data.decode()
 
 
 class JsonCodec:
-    """JSON as UTF-8, without blanks. NaN and infinity are refused: other readers do not know them."""
+    """JSON as UTF-8, without spaces. NaN and infinity are rejected, because they are not valid JSON."""
 
     def encode(self, value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
@@ -65,11 +65,11 @@ _NAMED: dict[str, Codec] = {"bytes": BytesCodec(), "text": TextCodec(), "json": 
 
 
 def codec_of(choice: CodecName | Codec) -> Codec:
-    """The codec that was chosen by name, or the one that was plugged in."""
+    """The codec of this name, or the given codec object itself."""
     if isinstance(choice, str):
         if choice not in _NAMED:
-            raise BadSetting(f"there is no codec {choice!r}: choose bytes, text or json, or hand in an object")
+            raise BadSetting(f"there is no codec {choice!r}: choose bytes, text or json, or pass an object")
         return _NAMED[choice]
     if not isinstance(choice, Codec):
-        raise BadSetting(f"{type(choice).__name__} is no codec: it needs encode(value) and decode(data)")
+        raise BadSetting(f"{type(choice).__name__} is not a codec: it needs encode(value) and decode(data)")
     return choice

@@ -1,12 +1,12 @@
 """The blocking consumer.
 
-Thin over librdkafka, which fetches ahead, keeps the group membership and commits in the background; this file adds when
-an offset may be committed, limits, seeking and errors in one line. What was handed out and acknowledged is kept in
-the Ledger. AsyncConsumer drives this same class.
+A thin layer over librdkafka, which prefetches, maintains the group membership and commits in the background. This file
+decides when an offset may be committed, and adds limits, seeking and one-line errors. The Ledger tracks which messages
+were handed out and acknowledged. AsyncConsumer wraps this class.
 
-librdkafka lets one call in at a time, so `ack`, which may come from any thread, only writes into the ledger; the thread
-that polls carries it on. Invariant: a message is handed out once per assignment, and in at-least-once its offset is
-stored only after it is acknowledged; in at-most-once only after its offset is committed is it handed out.
+librdkafka serves one call at a time, so `ack`, which may come from any thread, only updates the ledger; the polling
+thread passes it on to librdkafka. Invariants: a message is handed out once per assignment. At least once: its offset is
+stored only after its acknowledgement. At most once: it is handed out only after its offset is committed.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LOG = logging.getLogger("headrace.sdk")
 ANSWER_TIMEOUT_S = 10.0
 BATCH = 500
 ITERATION_WAIT_S = 0.5
-KEEP_ALIVE_S = 20.0  # however long the limits hold messages back, the group hears from this member
+KEEP_ALIVE_S = 20.0  # polled at least this often while limits hold messages back, so that the member stays in the group
 
-# The client mends these by itself; a program can do nothing about them.
+# librdkafka recovers from these by itself; the program need not act.
 _PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -56,7 +56,7 @@ _PASSING = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-_MOVED_ON = frozenset(  # the group has given the partitions to somebody else
+_MOVED_ON = frozenset(  # the partitions were assigned to another member
     {
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
@@ -77,17 +77,19 @@ class Consumer:
         for message in consumer:
             print(message.text)
 
-    `delivery` says how sure it must be:
+    `delivery` is the delivery guarantee:
 
-    - "at-most-once": offsets are committed before messages are handed out. A crash loses what was not finished.
-    - "at-least-once" (default): offsets are committed after messages were acknowledged. A crash brings the rest again.
-    - "exactly-once": reads committed transactions only and commits nothing itself; the offsets go into a producer's
-      transaction, with `exactly_once(...)` or `producer.transaction(consumer)`.
+    - "at-most-once": offsets are committed before messages are handed out. A crash loses messages that were not
+      processed.
+    - "at-least-once" (default): offsets are committed after messages were acknowledged. After a crash the others are
+      redelivered.
+    - "exactly-once": reads committed transactions only and commits nothing itself; its offsets are committed in a
+      producer's transaction, with `exactly_once(...)` or `producer.transaction(consumer)`.
 
-    With `auto_ack` (default) a message counts as acknowledged when the program asks for the next one, by iterating on
-    or by polling again; without it the program calls `ack`, from any thread and in any order. `rate_limit` is
-    messages a second, `in_flight_limit` messages handed out and not yet acknowledged. `profile`, `codec` and further
-    settings are as for Producer.
+    With `auto_ack` (default) a message counts as acknowledged when the program asks for the next one, by iterating or
+    by polling again; without it the program calls `ack`, from any thread and in any order. `rate_limit` is in messages
+    per second; `in_flight_limit` is the most messages handed out and not yet acknowledged. `profile`, `codec` and
+    further settings are as for Producer.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class Consumer:
         self._bootstrap = bootstrap
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         if not self._topics:
-            raise BadSetting("a consumer needs a topic")
+            raise BadSetting("topics is empty: give a consumer at least one topic")
         self._group = group
         self._delivery = delivery
         self._settings = consumer_settings(bootstrap, group, delivery, profile, overrides)
@@ -117,16 +119,16 @@ class Consumer:
         self._ledger = Ledger(auto_ack, in_flight_limit, Pace(rate_limit) if rate_limit is not None else None)
         self._client: confluent_kafka.Consumer | None = None
         self._closed = False
-        self._news = Event()  # an acknowledgement or the end came
+        self._news = Event()  # set by an acknowledgement and by close
         self._polled_at_s = 0.0
-        self._revoked_now: set[Partition] = set()
-        self._in_transaction: dict[Partition, int] = {}
-        self._spoiled = False  # a partition left while messages of it were in no committed transaction
+        self._revoked_now: set[Place] = set()
+        self._in_transaction: dict[Place, int] = {}
+        self._spoiled = False  # a partition was revoked while some of its messages were in no committed transaction
 
-    # --- life ---
+    # --- open and close ---
 
     def open(self) -> confluent_kafka.Consumer:
-        """Start the client and subscribe, unless it runs. Every other call does this by itself."""
+        """Start the client and subscribe, unless it is running. Every other call does this by itself."""
         if self._closed:
             raise WrongMoment("this consumer is closed: open a new one")
         if self._client is None:
@@ -147,7 +149,7 @@ class Consumer:
         return self._client
 
     def close(self) -> None:
-        """Leave the group; what was acknowledged is committed. What was only handed out will come again."""
+        """Commit what was acknowledged and leave the group. Messages without an acknowledgement will be redelivered."""
         client, self._client, self._closed = self._client, None, True
         self._news.set()
         if client is not None:
@@ -178,12 +180,12 @@ class Consumer:
         return self.take(max_messages)
 
     def ready(self) -> bool:
-        """Ask for more without waiting: whether messages are there to `take`."""
+        """Poll without waiting: whether there are messages to `take`."""
         self._ledger.asked_for_more()
         return self._ledger.has_fetched and self._ledger.room(self._clock.monotonic()) > 0
 
     def ask(self, wanted: int, timeout_s: float) -> None:
-        """The waiting half of poll: on return messages are there to `take`, or the time is over."""
+        """The waiting half of poll: returns when there are messages to `take`, or after the timeout."""
         self._ledger.asked_for_more()
         client = self.open()
         until_s = self._clock.monotonic() + timeout_s
@@ -205,11 +207,11 @@ class Consumer:
                 return
 
     def take(self, wanted: int) -> list[Message]:
-        """The quick half of poll: hand out what is there."""
+        """The quick half of poll: hand out messages that are already fetched."""
         return self._ledger.take(wanted, self._clock.monotonic())
 
     def ack(self, *messages: Message) -> None:
-        """The program is done with these messages. From any thread, in any order."""
+        """The program is done with these messages. May be called from any thread, in any order."""
         self._ledger.acknowledge(messages)
         self._news.set()
 
@@ -219,7 +221,7 @@ class Consumer:
         return self._ledger.in_flight
 
     def commit(self) -> None:
-        """Commit now, and wait for it, what was acknowledged; with auto_ack, everything that was handed out."""
+        """Commit what was acknowledged (with auto_ack: what was handed out), and wait until that is done."""
         if self._delivery == "exactly-once":
             raise WrongMoment("an exactly-once consumer commits in a transaction: use producer.transaction(consumer)")
         self._ledger.asked_for_more()
@@ -232,29 +234,29 @@ class Consumer:
         return [(each.topic, each.partition) for each in self.open().assignment()]
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Read one partition from this offset on."""
+        """Continue reading one partition at this offset."""
         self._seeking().to_offsets({(topic, partition): offset})
 
     def seek_to_start(self) -> None:
-        """Read all assigned partitions from their first message on. Waits for the assignment, if there is none yet."""
+        """Continue reading all assigned partitions at their first message; waits for an assignment if there is none."""
         self._seeking().to_start()
 
     def seek_to_end(self) -> None:
-        """Read all assigned partitions from what is written after now."""
+        """Continue reading all assigned partitions at their end: only messages written from now on."""
         self._seeking().to_end()
 
     def seek_to_time(self, moment: Moment) -> None:
-        """Read all assigned partitions from the first message of that time or later: a datetime, or epoch ms."""
+        """Continue reading all assigned partitions at the first message at or after a time (datetime or epoch ms)."""
         self._seeking().to_time(moment)
 
-    def pause(self, *places: Partition) -> None:
-        """Hand out nothing of these partitions, or of all, until `resume`."""
+    def pause(self, *places: Place) -> None:
+        """Return no messages of these partitions, or of any if none is named, until `resume`."""
         chosen = list(places) or self.assignment()
         self.open().pause([TopicPartition(*place) for place in chosen])
         self._ledger.hold(chosen)
 
-    def resume(self, *places: Partition) -> None:
-        """Go on with these partitions, or with all."""
+    def resume(self, *places: Place) -> None:
+        """Return messages of these partitions again, or of all if none is named."""
         chosen = list(places) or self.assignment()
         self._ledger.release(chosen)
         self.open().resume([TopicPartition(*place) for place in chosen])
@@ -262,12 +264,14 @@ class Consumer:
     # --- for a producer's transaction ---
 
     def offsets_for_transaction(self) -> tuple[list[TopicPartition], Any]:
-        """What belongs into the transaction: how far this consumer has come, and as whom."""
+        """What the transaction commits for this consumer: its offsets and its group metadata."""
         if self._delivery != "exactly-once":
-            raise WrongMoment(f"the consumer of a transaction has delivery exactly-once, this one {self._delivery}")
+            raise WrongMoment(
+                f"a transaction needs a consumer with delivery exactly-once, and this one has {self._delivery}"
+            )
         if self._spoiled:
             raise TransactionAborted(
-                f"group {self._group} gave partitions of the transaction to another member; do the transaction again"
+                f"group {self._group} assigned partitions of the transaction to another member; retry the transaction"
             )
         self._ledger.asked_for_more()
         self._in_transaction = self._ledger.committable()
@@ -277,14 +281,14 @@ class Consumer:
         self._ledger.settle(self._in_transaction)
 
     def transaction_aborted(self) -> None:
-        """Everything handed out since the last commit will be handed out again."""
+        """Everything handed out since the last commit will be redelivered."""
         self._spoiled = False
         self._seeking().rewind(self._ledger.restart_points())
 
     # --- inside ---
 
     def _fetch(self, client: confluent_kafka.Consumer, count: int, timeout_s: float) -> None:
-        """Wait for one message and take what else is there: one call for many would wait until it has them all."""
+        """Wait for one message, then take what else is there: asking for many at once would wait for all of them."""
         self._store(client)
         self._polled_at_s = self._clock.monotonic()
         try:
@@ -296,7 +300,7 @@ class Consumer:
         problems = [problem for inner in inners if (problem := inner.error()) is not None]
         messages = [message_of(inner, self._codec) for inner in inners if inner.error() is None]
         if self._revoked_now:
-            # Taken from the queue before their partition left, in a call that did not wait, so it cannot be back yet.
+            # Dequeued before their partition was revoked, by a call that did not wait, so it cannot be reassigned yet.
             messages = [each for each in messages if (each.topic, each.partition) not in self._revoked_now]
         if self._delivery == "at-most-once" and messages:
             messages = self._committed_first(client, messages)
@@ -307,13 +311,13 @@ class Consumer:
             LOG.warning("%s: %s", self._doing("reading"), problem.str())
 
     def _committed_first(self, client: confluent_kafka.Consumer, messages: list[Message]) -> list[Message]:
-        """At most once: what may be handed out, because it will not be read again. If that fails, nothing may."""
+        """At most once: commit, then return what may be handed out. If the commit fails, nothing may."""
         after = {(each.topic, each.partition): each.offset + 1 for each in messages}
         try:
             self._commit(client, after)
         except SdkError as error:
             if error.code in _MOVED_ON:
-                LOG.info("%s: another member reads them", self._doing("committing"))
+                LOG.info("%s: skipped, another member owns the partitions now", self._doing("committing"))
                 return []
             first: dict[Partition, int] = {}
             for each in messages:
@@ -335,14 +339,14 @@ class Consumer:
         self._ledger.settle(offsets)
 
     def _store(self, client: confluent_kafka.Consumer) -> None:
-        """At least once: what is acknowledged goes to librdkafka, which commits it in the background."""
+        """At least once: pass acknowledged offsets to librdkafka, which commits them in the background."""
         if self._delivery != "at-least-once":
             return
         offsets = self._ledger.committable()
         if offsets:
             try:
                 client.store_offsets(offsets=_positions(offsets))
-            except KafkaException as error:  # the partition has just left; its next reader starts a little earlier
+            except KafkaException as error:  # just revoked; the next owner starts a little earlier
                 LOG.info("%s: %s", self._doing("storing offsets"), error)
             self._ledger.settle(offsets)
 
@@ -355,7 +359,7 @@ class Consumer:
         self._revoked_now.update(places)
         if self._delivery == "exactly-once" and self._ledger.has_unsettled(places):
             self._spoiled = True
-        if self._delivery != "at-most-once":  # there, what was fetched is committed: nobody else will hand it out
+        if self._delivery != "at-most-once":  # there, fetched messages are committed already
             self._ledger.forget(places)
 
     def _seeking(self) -> Seeking:

@@ -1,26 +1,28 @@
-"""How sure delivery must be, as settings of librdkafka.
+"""Delivery guarantees, as settings of librdkafka.
 
-Pure tables, read by settings.py. `promised` settings make the promise: an override that changes one is refused.
-`preferred` ones are this delivery's defaults, and a program may change them.
+Pure tables, read by settings.py. `promised` settings are what the guarantee rests on: an override of one is rejected.
+`preferred` settings are defaults of this delivery, and a program may change them.
 
-at-most-once: a message may be lost, none is doubled.
-    Producer: acks=0, no retries. A message is sent once and nobody waits for an answer, so a retry can never double it.
-    Consumer: the offset is committed *before* messages are handed to the program. A crash in the middle of a batch
-    loses the rest of that batch.
+at-most-once: messages may be lost, there are no duplicates.
+    Producer: acks=0, no retries. A message is sent once, and the client does not wait for an answer.
+    Consumer: the offset is committed *before* messages are handed to the program. A crash loses the messages of a batch
+    that were not processed yet.
 
-at-least-once: no acknowledged message is lost, one may come twice.
-    Producer: acks=all and retries until message.timeout.ms, idempotent, so that a retry of the client is neither stored
-    twice nor out of order. What still doubles is a program that crashes, does not know, and sends again.
-    Consumer: the offset is committed *after* the program is done with a message. A crash in between brings it again.
+at-least-once: no acknowledged message is lost, duplicates are possible.
+    Producer: acks=all and retries until message.timeout.ms, idempotent, so retries of the client cause neither
+    duplicates nor reordering. A duplicate arises only when a program crashes before the acknowledgement and sends the
+    message again.
+    Consumer: the offset is committed *after* the program is done with a message. After a crash in between it is
+    redelivered.
 
-exactly-once: every input has its effect in the output once, through crashes of program and broker.
-    Producer: transactions (a transactional id is needed, one per running producer, the same after a restart: it is how
-    the broker tells a restarted producer from a second one). Implies acks=all and idempotence.
-    Consumer: read_committed, so records of aborted and open transactions are not seen; it commits no offsets itself,
-    because they belong into the producer's transaction: `exactly_once` or `Producer.transaction(consumer)`.
+exactly-once: every input message affects the output once, also when program or broker crash.
+    Producer: transactions (needs a transactional id, unique per running producer and kept over restarts: by it the
+    broker recognizes a restarted producer and fences the old one). Implies acks=all and idempotence.
+    Consumer: read_committed, so records of aborted and open transactions are skipped; it commits no offsets itself,
+    because they belong to the producer's transaction: `exactly_once` or `Producer.transaction(consumer)`.
 
-All three read only committed transactions unless isolation_level says otherwise: what was aborted was taken back, and
-a transaction that was done again would show its messages twice.
+All three read only committed transactions unless isolation_level says otherwise: with read_uncommitted, a transaction
+that was aborted and retried would show its messages twice.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ CONSUMER_TERMS: Mapping[str, Terms] = {
     "at-most-once": Terms(
         {"enable.auto.commit": False, "enable.auto.offset.store": False}, {"isolation.level": "read_committed"}
     ),
-    "at-least-once": Terms(  # the SDK stores what the program is done with, and librdkafka commits that now and then
+    "at-least-once": Terms(  # the SDK stores offsets of acknowledged messages, and librdkafka commits them periodically
         {"enable.auto.commit": True, "enable.auto.offset.store": False},
         {"isolation.level": "read_committed", "auto.commit.interval.ms": 1000},
     ),

@@ -1,8 +1,7 @@
 """Every error that the SDK raises: one line that says what happened, to what, and what to do next.
 
-Owned here, raised by every file of the room. librdkafka's own exceptions never leave the SDK: `explained` turns them
-into the class a program can catch and the line a person can act on; the client's error stays reachable as `__cause__`
-or as `code`.
+Raised by every file of the SDK. librdkafka's own exceptions never leave it: `explained` turns them into a class that a
+program can catch and a line that a person can act on. The original error is kept as `__cause__`, its code as `code`.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ class SdkError(Failure):
 
 
 class BadSetting(SdkError):
-    """A setting is unknown, impossible, or breaks the delivery that was asked for."""
+    """A setting is unknown, invalid, or breaks the chosen delivery guarantee."""
 
 
 class BadMessage(SdkError):
-    """A message cannot be written or read as it is."""
+    """A message cannot be encoded, sent or decoded."""
 
 
 class WrongMoment(SdkError):
-    """A call that makes no sense now: outside a transaction, after close."""
+    """A call that is not allowed in this state: outside a transaction, or after close."""
 
 
 class Unreachable(SdkError):
@@ -39,36 +38,36 @@ class Unreachable(SdkError):
 
 
 class TopicMissing(SdkError):
-    """The topic, or that partition of it, does not exist."""
+    """The topic, or a partition of it, does not exist."""
 
 
 class NotPermitted(SdkError):
-    """The broker knows who asks and says no, or does not know who asks."""
+    """Authentication or authorization failed."""
 
 
 class NotDelivered(SdkError):
-    """Messages that were sent are not known to be stored."""
+    """Messages were sent but not acknowledged: they may or may not be stored."""
 
 
 class Fenced(SdkError):
-    """A newer producer or group member has taken this one's place. It must not go on."""
+    """A newer producer or group member has replaced this one, which must stop."""
 
 
 class TransactionAborted(SdkError):
-    """The transaction was taken back: nothing of it will be read. It may be done again."""
+    """The transaction was aborted: read_committed consumers see nothing of it. It may be retried."""
 
 
 class Broken(SdkError):
-    """The client cannot go on after this error; a new one can."""
+    """This client is unusable after this error; open a new one."""
 
 
 _TAKEN_OVER = (
     "a newer producer with the same transactional id has taken over, or the transaction stayed open for longer than "
-    "transaction.timeout.ms; run one producer per transactional id and let this one end"
+    "transaction.timeout.ms; run one producer per transactional id and close this one"
 )
 _START_BROKER = "is the broker running, and is the address right?"
-_CREATE_TOPIC = "`headrace topic create NAME` makes it"
-_ASK_ADMIN = "ask for the right, or check the credentials"
+_CREATE_TOPIC = "create it with `headrace topic create NAME`"
+_ASK_ADMIN = "check the credentials, or ask an administrator for the permission"
 
 _MEANING: dict[int, tuple[type[SdkError], str]] = {
     KafkaError._FENCED: (Fenced, _TAKEN_OVER),
@@ -82,7 +81,7 @@ _MEANING: dict[int, tuple[type[SdkError], str]] = {
         Broken,
         "the broker no longer knows this transactional id, because it was idle for too long; open a new producer",
     ),
-    KafkaError.INVALID_TXN_STATE: (Broken, "the transaction is over on the broker; open a new producer"),
+    KafkaError.INVALID_TXN_STATE: (Broken, "the transaction is no longer open on the broker; open a new producer"),
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         BadSetting,
         "transaction.timeout.ms is larger than the broker's transaction.max.timeout.ms",
@@ -108,7 +107,7 @@ _MEANING: dict[int, tuple[type[SdkError], str]] = {
     KafkaError._AUTHENTICATION: (NotPermitted, _ASK_ADMIN),
     KafkaError._AUTO_OFFSET_RESET: (
         SdkError,
-        "there is no committed offset to go on from; seek, or set auto_offset_reset to earliest or latest",
+        "there is no committed offset to start from; seek, or set auto_offset_reset to earliest or latest",
     ),
     KafkaError._INVALID_ARG: (BadSetting, "check the value"),
     KafkaError._UNSUPPORTED_FEATURE: (SdkError, "the broker is too old for this, or does not offer it"),
@@ -117,23 +116,23 @@ _MEANING: dict[int, tuple[type[SdkError], str]] = {
 
 
 def explained(error: KafkaError, doing: str) -> SdkError:
-    """The SDK's error for one of the client's. `doing` starts the line: what was tried, with names."""
+    """The SDK's error for an error of librdkafka. `doing` begins the line: what was tried, with names."""
     kind, advice = _MEANING.get(error.code(), (SdkError, ""))
     if error.fatal() and kind is SdkError:
         kind, advice = Broken, "open a new client"
     elif error.txn_requires_abort() and kind is SdkError:
-        kind, advice = TransactionAborted, "do the transaction again"
-    words = "" if kind is Fenced else words_of(error)  # "fenced by a newer instance" is what the advice explains
+        kind, advice = TransactionAborted, "retry the transaction"
+    words = "" if kind is Fenced else words_of(error)  # librdkafka's words say less than the advice
     return kind(f"{doing}: {'; '.join(filter(None, (words, advice)))}", error.code())
 
 
 def cause_of(error: KafkaException) -> KafkaError:
-    """What a client exception is about."""
+    """The KafkaError inside an exception of librdkafka."""
     cause: Any = error.args[0] if error.args else None
     return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(cause))
 
 
 def words_of(error: KafkaError) -> str:
-    """The client's words for an error, in one line and without its remark on who found it."""
+    """librdkafka's text of an error, in one line and without the prefix that says where it was detected."""
     text = " ".join(error.str().split())
     return text.replace("Broker: ", "").replace("Local: ", "")

@@ -1,11 +1,11 @@
-"""The consumer's book: what was fetched, handed out, acknowledged, and may therefore be committed.
+"""The consumer's ledger: which messages were fetched, handed out and acknowledged, and what may be committed.
 
-Sans-IO: the consumer brings messages, acknowledgements and the time, and takes decisions away; the blocking and the
-asyncio consumer share it. One lock, because acknowledgements may come from any thread.
+Sans-IO: the consumer passes in messages, acknowledgements and the time. Shared by the blocking and the asyncio
+consumer. Guarded by one lock, because acknowledgements may come from any thread.
 
-Invariant: an offset becomes committable only when every message of its partition that was handed out below it has been
-acknowledged, in whatever order that happens. A partition that is forgotten (revoked, or sought) takes all its
-entries along, and acknowledgements that come late for it change nothing.
+Invariant: an offset becomes committable only when every message of its partition handed out below it has been
+acknowledged, in whatever order. When a partition is forgotten (revoked, or after a seek) all its entries are dropped,
+and late acknowledgements for it are ignored.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NO_LIMIT = 1 << 62
 
 
 class _PartitionLedger:
-    """One partition: the offsets that were handed out, oldest first, and which of them are done out of turn."""
+    """One partition: the offsets in flight, oldest first, and which of them were acknowledged out of order."""
 
     def __init__(self, position: int) -> None:
         self.open: deque[int] = deque()
         self.done_early: set[int] = set()
         self.position = position  # the offset after the last one handed out
-        self.settled = position  # up to here it is committed, or on its way
-        self.sought = False  # the program chose the position: that alone is worth a commit
+        self.settled = position  # committed up to here, or passed on to be committed
+        self.sought = False  # the program chose the position by a seek, which is committed too
 
     @property
     def committable(self) -> int:
@@ -42,7 +42,7 @@ class _PartitionLedger:
         self.position = offset + 1
 
     def acknowledge(self, offset: int) -> int:
-        """How many messages left the open ones."""
+        """How many messages are no longer in flight."""
         if not self.open or offset < self.open[0] or offset >= self.position or offset in self.done_early:
             return 0
         self.done_early.add(offset)
@@ -60,7 +60,7 @@ class _PartitionLedger:
 class Ledger:
     def __init__(self, auto_ack: bool, in_flight_limit: int | None = None, pace: Pace | None = None) -> None:
         if in_flight_limit is not None and in_flight_limit < 1:
-            raise BadSetting(f"in_flight_limit={in_flight_limit} lets nothing through: give 1 or more")
+            raise BadSetting(f"in_flight_limit={in_flight_limit} would block every message: give 1 or more")
         self._auto_ack = auto_ack
         self._limit = NO_LIMIT if in_flight_limit is None else in_flight_limit
         self._pace = pace
@@ -80,7 +80,7 @@ class Ledger:
         return bool(self._fetched)
 
     def asked_for_more(self) -> None:
-        """The program asks for its next messages: with auto_ack, it is done with all it has."""
+        """The program asks for more messages: with auto_ack, this acknowledges all it has."""
         if self._auto_ack:
             self.acknowledge_all()
 
@@ -90,7 +90,7 @@ class Ledger:
         return min(free, self._pace.permits(now_s)) if self._pace else free
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until the rate lets a message through; an acknowledgement may be what is missing instead."""
+        """Seconds until the rate limit allows a message; 0 also when only the in-flight limit holds messages back."""
         return self._pace.wait_s(now_s) if self._pace else 0.0
 
     def fetched(self, messages: Iterable[Message]) -> None:
@@ -100,7 +100,7 @@ class Ledger:
                 (self._fetched if held is None else held).append(message)
 
     def take(self, wanted: int, now_s: float) -> list[Message]:
-        """Hand out up to `wanted` messages, as far as the limits allow."""
+        """Hand out up to `wanted` messages, within the limits."""
         with self._lock:
             count = max(0, min(wanted, self.room(now_s), len(self._fetched)))
             taken = [self._fetched.popleft() for _ in range(count)]
@@ -126,8 +126,8 @@ class Ledger:
         with self._lock:
             self._in_flight -= sum(line.acknowledge_all() for line in self._lines.values())
 
-    def committable(self) -> dict[Partition, int]:
-        """Where each partition may be committed, of those that moved since they were settled."""
+    def committable(self) -> dict[Place, int]:
+        """The committable offset of each partition that advanced since it was last settled."""
         with self._lock:
             return {
                 place: line.committable
@@ -135,34 +135,34 @@ class Ledger:
                 if line.sought or line.committable > line.settled
             }
 
-    def progress(self) -> dict[Partition, int]:
-        """Where every partition may be committed."""
+    def progress(self) -> dict[Place, int]:
+        """The committable offset of every partition."""
         with self._lock:
             return {place: line.committable for place, line in self._lines.items()}
 
-    def settle(self, offsets: Mapping[Partition, int]) -> None:
-        """These offsets are committed, or surely will be."""
+    def settle(self, offsets: Mapping[Place, int]) -> None:
+        """These offsets are committed, or passed on to be committed."""
         with self._lock:
             for place, offset in offsets.items():
                 line = self._lines.get(place)
                 if line is not None:
                     line.settled, line.sought = offset, False
 
-    def has_unsettled(self, places: Iterable[Partition]) -> bool:
-        """Whether messages of these partitions were handed out and are not settled."""
+    def has_unsettled(self, places: Iterable[Place]) -> bool:
+        """Whether messages of these partitions were handed out whose offsets are not settled."""
         lines = (self._lines.get(place) for place in places)
         return any(line is not None and line.position > line.settled for line in lines)
 
-    def restart_points(self) -> dict[Partition, int]:
-        """Where to read each partition again so that everything that is not settled comes again."""
+    def restart_points(self) -> dict[Place, int]:
+        """Where to rewind each partition to, so that everything not settled is redelivered."""
         with self._lock:
             points = {place: line.settled for place, line in self._lines.items()}
             for message in (*self._fetched, *(each for held in self._held.values() for each in held)):
                 points.setdefault((message.topic, message.partition), message.offset)
             return points
 
-    def forget(self, places: Iterable[Partition]) -> None:
-        """These partitions are gone, or will be read from elsewhere."""
+    def forget(self, places: Iterable[Place]) -> None:
+        """Drop all entries of these partitions: they were revoked, or a seek follows."""
         with self._lock:
             gone = set(places)
             self._fetched = deque(each for each in self._fetched if (each.topic, each.partition) not in gone)
@@ -172,16 +172,16 @@ class Ledger:
                 if line is not None:
                     self._in_flight -= line.acknowledge_all()
 
-    def move(self, places: Mapping[Partition, int]) -> None:
-        """The program chose to read these partitions from these offsets on, and that counts as progress."""
+    def move(self, places: Mapping[Place, int]) -> None:
+        """The program has sought to these offsets, which counts as progress to be committed."""
         self.forget(places)
         with self._lock:
             for place, offset in places.items():
                 line = self._lines[place] = _PartitionLedger(offset)
                 line.sought = True
 
-    def hold(self, places: Iterable[Partition]) -> None:
-        """Keep what was fetched of these partitions back until they are released."""
+    def hold(self, places: Iterable[Place]) -> None:
+        """Hold back fetched messages of these partitions until `release`."""
         with self._lock:
             for place in places:
                 self._held.setdefault(place, [])

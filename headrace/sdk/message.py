@@ -1,8 +1,8 @@
-"""One message as a program reads it: where it stands, what it holds, and views of key and value.
+"""One message as a program reads it: topic, partition, offset, headers, and views of key and value.
 
-Made by the consumer for what it reads and by the producer as the receipt of what it wrote; a test may make one by hand.
-Invariant: `key` and `raw` are the bytes that lie in the log. The value is decoded when it is looked at, so one message
-that no codec understands does not stop a batch.
+Made by the consumer for what it reads and by the producer as the receipt of what it wrote; tests may make their own.
+Invariant: `key` and `raw` are the stored bytes. The value is decoded on access, so one message that the codec cannot
+decode does not fail its batch.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Message:
 
     @property
     def value(self) -> Any:
-        """The value as the codec reads it; None for a tombstone."""
+        """The value, decoded by the codec; None for a tombstone."""
         if self.raw is None:
             return None
         try:
             return self._codec.decode(self.raw)
         except Exception as error:
-            raise BadMessage(f"{self} cannot be read by its codec: {error}; its bytes are in message.raw") from error
+            raise BadMessage(f"the codec cannot decode {self}: {error}; the bytes are in message.raw") from error
 
     @property
     def text(self) -> str:
@@ -80,7 +80,7 @@ class Message:
 
     @property
     def timestamp(self) -> datetime | None:
-        """When the message was made (or appended, where the topic says so), in UTC."""
+        """When the message was created (or appended, with message.timestamp.type=LogAppendTime), in UTC."""
         return None if self.timestamp_ms is None else _EPOCH + timedelta(milliseconds=self.timestamp_ms)
 
     @property

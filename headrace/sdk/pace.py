@@ -1,7 +1,7 @@
-"""A limit on messages a second, as arithmetic: the caller brings the time.
+"""A rate limit in messages per second, as arithmetic: the caller passes the time.
 
-A bucket that fills at the rate and holds a tenth of a second's worth, at least one message. Invariant: in any stretch
-of T seconds at most rate * T messages and one bucket full are let through.
+A token bucket that holds a tenth of a second's worth of messages, but at least one. Invariant: in any T seconds at most
+rate * T messages plus one full bucket pass.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _HOLDS_S = 0.1
 class Pace:
     def __init__(self, messages_per_s: float) -> None:
         if messages_per_s <= 0:
-            raise BadSetting(f"rate_limit={messages_per_s:g} lets nothing through: give messages a second above 0")
+            raise BadSetting(f"rate_limit={messages_per_s:g} would block every message: give a rate above 0")
         self._rate = messages_per_s
         self._capacity = max(1.0, messages_per_s * _HOLDS_S)
         self._level = self._capacity
         self._filled_at: float | None = None
 
     def permits(self, now_s: float) -> int:
-        """How many messages may go now."""
+        """How many messages may pass now."""
         self._fill(now_s)
         return int(self._level)
 
@@ -30,7 +30,7 @@ class Pace:
         self._level -= count
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until one message may go."""
+        """Seconds until one message may pass."""
         self._fill(now_s)
         return max(0.0, (1.0 - self._level) / self._rate)
 

@@ -1,8 +1,8 @@
-"""Partitions chosen by a function of the program.
+"""Custom partitioning: a function of the program chooses the partition.
 
-Without one, librdkafka chooses: the key's hash as in the Java client, chance without a key. With one, the producer asks
-here before each message that names no partition. Owns how many partitions each topic has, asked again every minute,
-so that a topic that grew is used in full.
+Without one, librdkafka chooses: by the key's hash as the Java client does, at random without a key. With one, the
+producer asks here for each message that names no partition. Caches the partition count of each topic for a minute, so
+that partitions added later get used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PartitionChoice:
         self._function = function
         self._ask_count = ask_count
         self._clock = clock
-        self._counts: dict[str, tuple[int, float]] = {}  # count, and until when it is good
+        self._counts: dict[str, tuple[int, float]] = {}  # count, and when it expires
 
     def choose(self, topic: str, key: bytes | None) -> int:
         if not self.knows(topic):
@@ -35,9 +35,9 @@ class PartitionChoice:
         return chosen
 
     def knows(self, topic: str) -> bool:
-        """Whether the count of this topic's partitions is known and fresh."""
+        """Whether this topic's partition count is cached and not expired."""
         return topic in self._counts and self._clock.monotonic() < self._counts[topic][1]
 
     def learn(self, topic: str) -> None:
-        """Ask for the count; this may wait for the broker."""
+        """Ask the broker for the count; this may block."""
         self._counts[topic] = self._ask_count(topic), self._clock.monotonic() + COUNT_GOOD_FOR_S

@@ -1,12 +1,12 @@
-"""The exactly-once pipe: read, process, write; the loop in which input and output are one transaction.
+"""The exactly-once loop: read, transform, write, with input offsets and output in one transaction.
 
-For each batch: read, transform, then one transaction that holds the output and the offsets of the input. Either both
-count or neither does, through crashes of worker and broker; readers of the output that use read_committed see each
-input's result once. `transform` itself may run more than once for a message, so it should touch nothing outside.
+For each batch: read, transform, then commit the output and the offsets of the input in one transaction. So both count
+or neither does, also when worker or broker crash; read_committed consumers of the output see each input's result once.
+`transform` itself may run more than once for a message, so it should have no side effects.
 
-The rules live in `Pipe`, in blocking steps; the two loops below it, plain and asyncio, only order them. What can go
-wrong: an abort (a rebalance, a broker that was away) reads the batch again; a fenced producer or an unknown outcome
-ends the loop with one line, and the worker that starts next goes on from the last commit.
+`Pipe` has the rules, as blocking steps; the two loops below it, blocking and asyncio, call them in order. After an
+abort (a rebalance, an unreachable broker) the batch is read again. A fenced producer or an unknown outcome ends the
+loop with a one-line error, and the worker started next continues from the last commit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ABORTS_IN_A_ROW = 20
 
 @dataclass(slots=True)
 class Tally:
-    """What a run of the loop did: messages read and written for good, transactions committed and aborted."""
+    """What a run of the loop did: messages read and written in committed transactions, commits and aborts."""
 
     read: int = 0
     written: int = 0
@@ -43,7 +43,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When the loop ends. Without any of these it runs until it is interrupted."""
+    """When the loop ends. With none of these it runs until it is interrupted."""
 
     stop: Callable[[], bool] | None = None
     idle_s: float | None = None
@@ -61,11 +61,11 @@ class Pipe:
         self._end = end
         self._clock = clock
         self._busy_at_s = clock.monotonic()
-        self._has_begun = False  # the group has given this worker partitions
+        self._has_begun = False  # the group has assigned partitions to this worker
         self._aborts_in_a_row = 0
 
     def open(self) -> None:
-        """Fence earlier workers with the same transactional id before the first offset is looked up."""
+        """Fence earlier workers with the same transactional id before the first offset is fetched."""
         self._producer.start_transactions()
         self._consumer.open()
 
@@ -85,13 +85,13 @@ class Pipe:
         if self._end.max_messages is not None:
             batch_messages = min(batch_messages, self._end.max_messages - self.tally.read)
         messages = self._consumer.poll(batch_messages, READ_WAIT_S)
-        if not self._has_begun:  # the time that the group takes to meet is not idle time
+        if not self._has_begun:  # the first rebalance does not count as idle time
             self._has_begun = bool(messages or self._consumer.assignment())
             self._busy_at_s = self._clock.monotonic()
         return messages
 
     def write(self, read: int, records: Sequence[Record]) -> None:
-        """One transaction. If the broker takes it back, the consumer is back where it was, and the loop reads again."""
+        """Write one transaction. If it is aborted, the consumer is rewound, and the loop reads the batch again."""
         try:
             with self._producer.transaction(self._consumer):
                 for record in records:
@@ -109,7 +109,7 @@ class Pipe:
         self.tally.committed += 1
 
     def records(self, message: Message, result: Any) -> Iterator[Record]:
-        """What a transform's result means: nothing, one record, or as many as an iterator yields."""
+        """The records of a transform's result: none, one, or all that an iterator yields."""
         results: Iterable[Any] = result if isinstance(result, Iterator) else (result,)
         for each in results:
             if each is None:
@@ -117,7 +117,9 @@ class Pipe:
             record = each if isinstance(each, Record) else Record(each, message.key)
             if record.topic is None:
                 if self._produce_to is None:
-                    raise BadMessage(f"the result for {message} names no topic, and there is no produce_to")
+                    raise BadMessage(
+                        f"the result for {message} has no topic: give produce_to, or a topic in the Record"
+                    )
                 record = record._replace(topic=self._produce_to)
             yield record
 
@@ -138,22 +140,22 @@ def exactly_once(
     max_messages: int | None = None,
     clock: Clock | None = None,
 ) -> Tally:
-    """Read `consume_from`, transform each message, write the results to `produce_to`, each exactly once.
+    """Read `consume_from`, transform each message, and write the results to `produce_to`, exactly once.
 
     `transform(message)` returns None (nothing is written), a value (written with the message's key), or a `Record`
     (with its own topic, key, headers); or it is a generator that yields any number of these. If it raises, the batch
-    counts as not read, and the exception comes out here.
+    counts as not read, and the exception is raised here.
 
-    Run as many workers as the input has partitions: the same `group`, and for each worker a `transactional_id` of its
-    own that it keeps over restarts, such as "billing-0", "billing-1". A second worker with the same id fences the
-    first, which raises Fenced and must end.
+    Run up to as many workers as the input has partitions, all with the same `group`, each with its own
+    `transactional_id` that it keeps over restarts, such as "billing-0", "billing-1". A second worker with the same id
+    fences the first, which raises Fenced and must stop.
 
-    A worker is a static member of the group under its transactional id: one that crashes and comes back has its
-    partitions at once. One that goes for good keeps them from the others for the session timeout (45 seconds).
+    Each worker is a static member of the group, with its transactional id as group.instance.id: after a restart it has
+    its partitions back at once. If it does not come back, they are reassigned after the session timeout (45 seconds).
 
-    The loop ends when `stop()` is true, when nothing came for `idle_s` (counted once it has
-    partitions), or after `max_messages`; without these it runs
-    until it is interrupted. Whenever it ends, what is committed is whole.
+    The loop ends when `stop()` is true, when no message came for `idle_s` (counted once it has partitions), or after
+    `max_messages`; without these it runs until it is interrupted. However it ends, only complete transactions are
+    committed.
     """
     end = End(stop, idle_s, max_messages)
     pipe = _pipe(bootstrap, consume_from, produce_to, group, transactional_id, codec, profile, end, clock)
@@ -222,7 +224,7 @@ def _pipe(
         profile=profile,
         codec=codec,
         clock=clock,
-        group_instance_id=transactional_id,  # a restarted worker has its partitions back at once
+        group_instance_id=transactional_id,  # a restarted worker gets its partitions back at once
     )
     producer = Producer(
         bootstrap,

@@ -1,9 +1,9 @@
 """The blocking producer.
 
-Thin over librdkafka, which queues, batches, retries and keeps order; this file adds the choice of delivery and profile,
-codecs, partitions by a function, transactions as a `with` block, and errors in one line. AsyncProducer drives this same
-class. Invariant: a message that was not delivered is never forgotten: its own callback hears of it, or `flush`,
-`close` or the end of the transaction raises.
+A thin layer over librdkafka, which queues, batches, retries and keeps order. This file adds delivery guarantees,
+profiles, codecs, custom partitioning, transactions as a `with` block, and one-line errors. AsyncProducer wraps this
+class. Invariant: every failed delivery is reported: to the message's callback, or by `flush`, `close` or the end of the
+transaction, which raise.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ R = TypeVar("R")
 OnDelivery = Callable[[SdkError | None, Message], None]
 
 ANSWER_TIMEOUT_S = 10.0
-QUEUE_TURNS = 1200  # of WAIT_S: how long `send` waits for room in a queue that does not move
+QUEUE_TURNS = 1200  # times WAIT_S: how long `send` waits while the queue is full and does not drain
 WAIT_S = 0.1
-REPORTS_EVERY = 64  # messages between two looks at what the broker acknowledged
+REPORTS_EVERY = 64  # messages between two polls for delivery reports
 
 
 class Producer:
@@ -57,18 +57,21 @@ class Producer:
     with Producer("127.0.0.1:9092") as producer:
         producer.send("orders", "a value", key="customer-7")
 
-    `delivery` says how sure it must be:
+    `delivery` is the delivery guarantee:
 
-    - "at-most-once": sent once, no answer awaited (acks=0, no retries). Fast; a message may be lost, none is doubled.
-    - "at-least-once" (default): acks=all, retries, idempotent. What is acknowledged is stored; retries of the client
-      neither double nor reorder. A program that crashes before the answer and sends again may double.
-    - "exactly-once": transactions. Needs `transactional_id`, a name of this one producer that stays over restarts;
-      every message is sent inside `with producer.transaction():`, and readers see all of it or nothing.
+    - "at-most-once": sent once, no answer awaited (acks=0, no retries). Fast; messages may be lost, there are no
+      duplicates.
+    - "at-least-once" (default): acks=all, retries, idempotent. An acknowledged message is stored; retries of the client
+      cause neither duplicates nor reordering. A program that crashes before the acknowledgement and sends again may
+      cause a duplicate.
+    - "exactly-once": transactions. Needs `transactional_id`, unique to this producer and kept over restarts; every
+      message is sent inside `with producer.transaction():`, and read_committed consumers see all of a transaction or
+      nothing.
 
-    `profile` says what it is tuned for: "throughput", "latency" or "balanced" (see headrace.sdk.profiles).
-    `partitioner` is a function (key, partition count) -> partition; without it the key's hash decides as in the Java
-    client, and chance where there is no key. `codec` turns values into bytes: "bytes", "text", "json" or an object with
-    encode and decode. Any setting of librdkafka can be given by name: `linger_ms=20`.
+    `profile` is what it is tuned for: "throughput", "latency" or "balanced" (see headrace.sdk.profiles). `partitioner`
+    is a function (key, partition count) -> partition; without it partitions are chosen by the key's hash as in the Java
+    client, at random without a key. `codec` turns values into bytes: "bytes", "text", "json" or an object with encode
+    and decode. Any setting of librdkafka can be given by name: `linger_ms=20`.
     """
 
     def __init__(
@@ -96,10 +99,10 @@ class Producer:
         self._sent = 0
         self._failures: list[SdkError] = []
 
-    # --- life ---
+    # --- open and close ---
 
     def open(self) -> confluent_kafka.Producer:
-        """Start the client, unless it runs. Every other call does this by itself."""
+        """Start the client, unless it is running. Every other call does this by itself."""
         if self._closed:
             raise WrongMoment("this producer is closed: open a new one")
         if self._client is None:
@@ -110,20 +113,20 @@ class Producer:
         return self._client
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Deliver what is queued, then stop. Raises NotDelivered if something did not arrive."""
+        """Deliver the queued messages, then stop. Raises NotDelivered if some could not be delivered."""
         client, self._client, self._closed = self._client, None, True
         if client is None:
             return
-        # A transaction delivers at its commit; what is left outside one was taken back.
+        # Messages of a transaction are delivered before its commit; any that are left belong to an aborted one.
         left = 0
         try:
             left = 0 if self._transactional_id else self._serving(client.flush, timeout_s)
         finally:
             is_over = self._transactions is not None and self._transactions.is_over
-            # A fenced client is only let go of: its own close would try to abort what is not its to abort.
+            # A fenced client is not closed: librdkafka's close would try to abort a transaction that it no longer owns.
             last_calls = (client.purge, lambda: client.flush(0), *(() if is_over else (client.close,)))
             for last_call in last_calls:
-                with suppress(SdkError):  # a fatal error that was told before, or is being told now
+                with suppress(SdkError):  # a fatal error that was raised before, or is being raised now
                     self._serving(last_call)
         if not self._transactional_id:
             self._raise_failures(left)
@@ -138,7 +141,7 @@ class Producer:
         try:
             self.close()
         except SdkError:
-            if error is None:  # what went wrong inside the block is the better story
+            if error is None:  # an error raised inside the block is the more useful one
                 raise
 
     # --- sending ---
@@ -156,16 +159,17 @@ class Producer:
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Queue one message; it leaves in the background. Waits while the queue is full.
+        """Queue one message; it is sent in the background. Waits while the queue is full.
 
         `value` None is a tombstone. `tags` and `id` become the headers headrace.tag and headrace.id. `on_delivery` is
-        called with (error or None, receipt) during a later send, flush or close; without it flush raises failures.
+        called with (error or None, receipt) during a later send, flush or close; without it a failure is raised by
+        flush.
         """
         callback = None if on_delivery is None else self._reporter(on_delivery)
         self._put(outgoing(self._codec, topic, value, key, partition, headers, tags, id, timestamp_ms, callback))
 
     def send_record(self, record: Record, *, on_delivery: OnDelivery | None = None) -> None:
-        """`send`, with the message as one object."""
+        """Like `send`, with the message as one object."""
         self._put(self._message(record, on_delivery))
 
     def offer_record(self, record: Record, on_delivery: OnDelivery | None = None) -> bool:
@@ -177,12 +181,12 @@ class Producer:
         return self._choice is None or self._choice.knows(topic)
 
     def learn(self, topic: str) -> None:
-        """Ask the broker what `offer_record` needs to know about the topic."""
+        """Ask the broker for what `offer_record` needs to know about the topic."""
         if self._choice is not None:
             self._choice.learn(topic)
 
     def send_and_wait(self, topic: str, value: Any, *, timeout_s: float = 120.0, **message: Any) -> Message:
-        """Send one message and wait until the broker has it. Returns the receipt: its partition and offset."""
+        """Send one message and wait for the acknowledgement. Returns the receipt: its partition and offset."""
         outcome: list[tuple[SdkError | None, Message]] = []
         self.send(topic, value, on_delivery=lambda error, receipt: outcome.append((error, receipt)), **message)
         for _ in range(int(timeout_s / WAIT_S) + 1):
@@ -190,7 +194,9 @@ class Producer:
                 break
             self.poll(WAIT_S)
         else:
-            raise NotDelivered(f"no answer about a message to {topic} within {timeout_s:g} s: it may still arrive")
+            raise NotDelivered(
+                f"no acknowledgement of a message to {topic} within {timeout_s:g} s: it may still be delivered"
+            )
         error, receipt = outcome[0]
         if error is not None:
             raise error
@@ -201,7 +207,7 @@ class Producer:
         self._raise_failures(self._serving(self.open().flush, timeout_s))
 
     def poll(self, timeout_s: float = 0.0) -> int:
-        """Let callbacks of delivered messages run; how many there were. Needed only by a program that sends rarely."""
+        """Run pending delivery callbacks, and return how many. Needed only by a program that sends rarely."""
         return self._serving(self.open().poll, timeout_s)
 
     # --- transactions ---
@@ -210,10 +216,10 @@ class Producer:
     def transaction(self, consumer: Consumer | None = None) -> Iterator[None]:
         """Everything sent in the block is committed at its end, or, if the block raises, aborted.
 
-        With a `consumer`, the offsets of what it handed out belong to the transaction too: the input counts as read if
-        and only if the output is committed; after an abort the consumer hands the same messages out again. Raises
-        TransactionAborted if the broker could not take it (it may be done again) and Fenced if another producer has
-        this transactional id.
+        With a `consumer`, the offsets of the messages it handed out are committed in the same transaction, so the input
+        counts as read if and only if the output is committed; after an abort the consumer returns the same messages
+        again. Raises TransactionAborted if the transaction was aborted (it may be retried) and Fenced if another
+        producer has taken over this transactional id.
         """
         self.begin_transaction()
         try:
@@ -224,7 +230,7 @@ class Producer:
             raise
 
     def start_transactions(self) -> None:
-        """Take over from earlier producers with this transactional id, and end what they left open."""
+        """Fence earlier producers with this transactional id, and abort the transaction that they left open."""
         self._txn().start()
 
     def begin_transaction(self) -> None:
@@ -238,8 +244,8 @@ class Producer:
             consumer.transaction_committed()
 
     def abort_transaction(self, because: BaseException, consumer: Consumer | None = None) -> None:
-        """Take everything back. After an error that ends this producer, the broker does so by itself."""
-        self._failures.clear()  # they are part of what is taken back
+        """Abort the transaction. After an error that makes this producer unusable, the broker does so by itself."""
+        self._failures.clear()  # of messages that are aborted anyway
         self._txn().abort_after(because)
         if consumer is not None and not isinstance(because, Fenced | Broken):
             consumer.transaction_aborted()
@@ -259,13 +265,13 @@ class Producer:
         return outgoing(self._codec, topic, value, key, partition, headers, tags, message_id, timestamp_ms, callback)
 
     def _put(self, message: Outgoing) -> None:
-        """Queue a message. The queue empties, because every message is delivered or given up in time."""
+        """Queue a message, waiting while the queue is full: it drains, as every message is delivered or times out."""
         for _ in range(QUEUE_TURNS):
             if self._offer(message):
                 return
             self.poll(WAIT_S)
         raise NotDelivered(
-            f"the queue has been full for {QUEUE_TURNS * WAIT_S:g} s, the message to {message[0]} was not taken: "
+            f"the queue has been full for {QUEUE_TURNS * WAIT_S:g} s, the message to {message[0]} was not queued: "
             f"does {self._bootstrap} answer?"
         )
 
@@ -289,10 +295,10 @@ class Producer:
         return True
 
     def _serving(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """A call that lets callbacks run.
+        """Make a call during which librdkafka runs callbacks.
 
-        It is also where confluent-kafka brings out a fatal error of the client, once, whichever call that is; as the
-        cause of a SystemError if more callbacks were waiting.
+        confluent-kafka raises a fatal error of the client once, from whichever such call comes next; if more callbacks
+        were pending, as the cause of a SystemError.
         """
         try:
             return call(*args, **kwargs)

@@ -2,12 +2,12 @@
 
 Pure tables, read by settings.py; each setting may be overridden by name.
 
-throughput: messages wait up to 50 ms for company, leave in large compressed batches, and a long queue lets the program
-    run ahead. A consumer asks for much at once and keeps a lot ready.
-latency: nothing waits. A message leaves at once, and the queue is short: under load `send` waits rather than a
-    message behind a thousand others, so how long an accepted message takes stays bounded. A consumer is
-    answered as soon as there is one message.
-balanced: a wait of 5 ms, too short to notice, long enough for batches.
+throughput: messages are collected for up to 50 ms and sent in large compressed batches; a long queue keeps the program
+    from waiting. A consumer fetches and prefetches large amounts.
+latency: a message is sent at once, and the queue is short: under load `send` blocks, instead of queueing a message
+    behind a thousand others, so the latency of a queued message stays bounded. A fetch is answered as soon as
+    there is one message.
+balanced: messages are collected for 5 ms, enough for batches, and hardly noticed.
 """
 
 from __future__ import annotations

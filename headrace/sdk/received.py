@@ -1,4 +1,4 @@
-"""librdkafka's message as the SDK's: the one place that reads it."""
+"""Converts librdkafka's message to the SDK's: the one place that reads librdkafka's."""
 
 from __future__ import annotations
 

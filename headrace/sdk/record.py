@@ -1,7 +1,7 @@
-"""What a program wants written, and the same as librdkafka takes it.
+"""Records to be written, and their conversion to the arguments of librdkafka's produce.
 
-`Record` is what a transform of `exactly_once` returns when a bare value does not say enough; `Producer.send` takes the
-same things as arguments. Pure: `outgoing` is the one place where values, keys, tags and ids become bytes.
+A transform of `exactly_once` returns a `Record` to set more than the value; `Producer.send` takes the same fields as
+arguments. Pure: `outgoing` is the one place where values, keys, tags and ids become bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANY_PARTITION = -1
 
 
 class Record(NamedTuple):
-    """A message to be written. `topic` and `key` default to what the surroundings say."""
+    """A message to be written. In `exactly_once`, `topic` and `key` default to `produce_to` and the input's key."""
 
     value: Any
     key: Key | None = None
@@ -40,13 +40,13 @@ def key_bytes(key: Key) -> bytes:
         try:
             return key.to_bytes(8, "big", signed=True)
         except OverflowError:
-            raise BadMessage(f"the key {key} does not fit into 8 bytes: send it as text") from None
+            raise BadMessage(f"the key {key} does not fit into 8 bytes: use it as text") from None
     raise BadMessage(f"a key is bytes, text or an integer, not {type(key).__name__}")
 
 
 Outgoing = tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]
 """A message in the order in which librdkafka's produce takes it: topic, value, key, partition, callback, an old name of
-callback, timestamp (0 is now), headers. A plain tuple, because one is made for each message sent."""
+callback, timestamp (0 is now), headers. A plain tuple, because one is made per message."""
 
 
 def outgoing(
@@ -61,9 +61,9 @@ def outgoing(
     timestamp_ms: int | None = None,
     callback: Callable[..., None] | None = None,
 ) -> Outgoing:
-    """What a program wants written, as bytes."""
+    """The arguments of librdkafka's produce for a record, with everything encoded."""
     if topic is None:
-        raise BadMessage("a record to send needs a topic")
+        raise BadMessage("the record has no topic: set Record.topic")
     if value is not None:
         try:
             value = codec.encode(value)

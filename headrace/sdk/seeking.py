@@ -1,8 +1,8 @@
 """Where to read next: from the start, the end, an offset, a time.
 
-Made by the consumer for one call. Every target becomes an exact offset first, so that the ledger knows where each
-partition stands and a commit keeps the choice. A group member has partitions only after the group has met, so these
-calls wait for that.
+Made by the consumer for one call. Every target is resolved to an offset first, so that the ledger knows the position of
+each partition and a commit stores it. A group member has partitions only after the first rebalance, so these calls wait
+for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Seeking:
     def __init__(self, client: confluent_kafka.Consumer, ledger: Ledger, serve: Callable[[], None], doing: str) -> None:
         self._client = client
         self._ledger = ledger
-        self._serve = serve  # let the client work for a moment
+        self._serve = serve  # lets the client run its callbacks
         self._doing = doing
 
     def to_start(self) -> None:
@@ -45,20 +45,22 @@ class Seeking:
         except KafkaException as error:
             raise explained(cause_of(error), self._doing) from error
         offsets = {(each.topic, each.partition): each.offset for each in found}
-        # Below zero: nothing is that young, so the answer is the end.
+        # Negative: no record is that late, so the answer is the end.
         self.to_offsets({place: at if at >= 0 else self._bounds(place)[1] for place, at in offsets.items()})
 
     def to_offsets(self, offsets: Mapping[Partition, int]) -> None:
         absent = set(offsets) - set(self._assigned())
         if absent:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(absent))
-            raise SdkError(f"{self._doing}: {names} is not assigned to this member, so it cannot seek there")
+            raise SdkError(
+                f"{self._doing}: {names} is not assigned to this member; seek only in partitions of assignment()"
+            )
         for place, offset in offsets.items():
             self._seek(TopicPartition(*place, offset))
         self._ledger.move(offsets)
 
-    def rewind(self, offsets: Mapping[Partition, int]) -> None:
-        """Read partitions again that were being read. One that left meanwhile is its next reader's affair."""
+    def rewind(self, offsets: Mapping[Place, int]) -> None:
+        """Seek back in partitions that were being read; one that was revoked meanwhile is skipped."""
         for place, offset in offsets.items():
             try:
                 self._client.seek(TopicPartition(*place, offset))
@@ -76,14 +78,14 @@ class Seeking:
             except KafkaException as error:
                 if cause_of(error).code() != KafkaError._STATE:
                     raise explained(cause_of(error), self._doing) from error
-                self._serve()  # just assigned: the client has not begun to fetch it yet
+                self._serve()  # just assigned, and not fetched yet
         raise SdkError(f"{self._doing}: {target.topic}-{target.partition} was not ready in time; try again")
 
     def _wait_for_first_fetch(self, target: TopicPartition) -> None:
-        """A partition that was just assigned still asks the broker where to begin, and that answer would undo a seek.
+        """Wait until a newly assigned partition has resolved its starting offset: that answer would undo the seek.
 
-        The high watermark is known from the first answer to a fetch on. Where none comes (a paused partition, a broker
-        that is away) the seek is tried anyway.
+        The high watermark is known once the first fetch was answered. If no answer comes (a paused partition, an
+        unreachable broker) the seek is tried anyway.
         """
         for _ in range(FIRST_FETCH_TURNS):
             known = self._client.get_watermark_offsets(target, cached=True)
@@ -97,7 +99,7 @@ class Seeking:
             if places:
                 return places
             self._serve()
-        raise SdkError(f"{self._doing}: no partition was assigned; has the group more members than partitions?")
+        raise SdkError(f"{self._doing}: no partition was assigned: does the group have more members than partitions?")
 
     def _bounds(self, place: Partition) -> tuple[int, int]:
         try:
@@ -107,5 +109,5 @@ class Seeking:
 
 
 def _epoch_ms(moment: datetime) -> int:
-    """A time without a zone is local time, as everywhere in Python."""
+    """Epoch milliseconds; a datetime without a time zone is local time, as everywhere in Python."""
     return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -1,7 +1,7 @@
-"""From what a program asks for to what librdkafka is given.
+"""Builds librdkafka's settings from the SDK's arguments.
 
-Pure: called once by each client. The order is: the room's own, the profile, the delivery, then the program's overrides.
-Invariant: no override breaks the promise of the delivery; such a one is refused by name.
+Pure: called once by each client. Later ones win: the SDK's own, the profile, the delivery, the program's overrides.
+Invariant: an override that would break the delivery guarantee is rejected by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.sdk.errors import BadSetting
 from headrace.sdk.profiles import CONSUMER_PROFILES, PRODUCER_PROFILES
 
 CLIENT_LOG = logging.getLogger("headrace.sdk.client")
-logging.getLogger("headrace.sdk").addHandler(logging.NullHandler())  # a library speaks only where it is listened to
+logging.getLogger("headrace.sdk").addHandler(logging.NullHandler())  # libraries leave logging to the program
 
 _UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", "logger")
 _ALIASES = {
@@ -28,27 +28,29 @@ _ALIASES = {
 }
 
 
-# librdkafka 2.10 to 2.16 may wait for ever in send_offsets_to_transaction, whatever its timeout: for a coordinator that
-# it remembers and that has left the cluster (its issues 5456 and 5511), or after all brokers were away for a moment,
-# when it begins anew with the bootstrap servers. It looks again when any of its connections comes or goes. So it does
-# not begin anew, and gives up connections that it has no use for.
+# librdkafka 2.10 to 2.16 may wait for ever in send_offsets_to_transaction, whatever its timeout: when its cached
+# coordinator has left the cluster (its issues 5456 and 5511), or when it rebootstraps after all brokers were
+# unreachable for a moment. It retries whenever one of its connections opens or closes. So rebootstrapping is switched
+# off, and idle connections are closed early.
 TRANSACTION_GUARDS: Mapping[str, Any] = {"metadata.recovery.strategy": "none", "connections.max.idle.ms": 10_000}
 
 
 def producer_settings(
     bootstrap: str, delivery: str, profile: str, transactional_id: str | None, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """librdkafka's settings of a producer."""
+    """librdkafka's settings for a producer."""
     terms = _chosen(PRODUCER_TERMS, delivery, "delivery")
     if delivery == "exactly-once" and not transactional_id:
         raise BadSetting(
-            "exactly-once needs a transactional_id: a name that this producer alone has, and keeps over a restart"
+            "exactly-once needs a transactional_id: a name unique to this producer, which it keeps over restarts"
         )
     if transactional_id and delivery != "exactly-once":
-        raise BadSetting(f"transactional_id means exactly-once, and delivery is {delivery}: choose one of the two")
+        raise BadSetting(
+            f"transactional_id needs delivery exactly-once, and delivery is {delivery}: leave one of them out"
+        )
     own = {
-        # As the Java client: a key's hash chooses the partition; without a key chance does, message by message, because
-        # staying with one partition for a while would not be even.
+        # Keys are hashed as in the Java client; messages without a key go to a random partition each, because sticky
+        # partitioning would not spread them evenly.
         "partitioner": "murmur2_random",
         "sticky.partitioning.linger.ms": 0,
         **_chosen(PRODUCER_PROFILES, profile, "profile"),
@@ -61,13 +63,13 @@ def producer_settings(
 def consumer_settings(
     bootstrap: str, group: str, delivery: str, profile: str, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """librdkafka's settings of a consumer."""
+    """librdkafka's settings for a consumer."""
     terms = _chosen(CONSUMER_TERMS, delivery, "delivery")
     if not group:
-        raise BadSetting("a consumer needs a group: the name under which its offsets are kept")
+        raise BadSetting("group is empty: give the name of the consumer group that stores the offsets")
     own = {
         "group.id": group,
-        "auto.offset.reset": "earliest",  # a new group loses nothing
+        "auto.offset.reset": "earliest",  # a new group misses no message
         **_chosen(CONSUMER_PROFILES, profile, "profile"),
     }
     return _merged(bootstrap, own, terms, delivery, overrides)
@@ -97,7 +99,7 @@ def _merged(
 
 
 def _setting_name(name: str) -> str:
-    """Python's linger_ms is Kafka's linger.ms; names with dots and librdkafka's few with underscores stay."""
+    """linger_ms becomes linger.ms; names with dots, and librdkafka's few names with underscores, stay."""
     dotted = name if name in _UNDERSCORED else name.replace("_", ".")
     return _ALIASES.get(dotted, dotted)
 

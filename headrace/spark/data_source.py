@@ -1,7 +1,7 @@
-"""The front door for Spark: format("headrace"), to read and to write, batches and streams.
+"""The data source that Spark loads for format("headrace"): reads and writes, batch and streaming.
 
-Spark finds it without registration, through the package pyspark_headrace. Nothing happens here but checking what is
-asked for; the work is in source/batch.py, source/stream.py and sink/writers.py.
+Spark finds it without registration, through the package pyspark_headrace. It only checks options and schemas; the
+readers are in source/batch.py and source/stream.py, the writers in sink/writers.py.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ class HeadraceDataSource(DataSource):
 
 
 def _spark_pushes_filters() -> bool:
-    """Whether Spark comes with filters: it does so from a worker of its own, and only where pushdown is on."""
+    """Whether this is the Python worker in which Spark pushes filters down, which runs only where pushdown is on."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == _PUSHDOWN_WORKER

@@ -1,7 +1,6 @@
-"""Values of Spark options, which are all text, as what they mean; a value that cannot be read is one clear line.
+"""Parsers of option values, which Spark passes as text; an invalid value raises a one-line Failure.
 
-Called by the options of the source and of the sink. Pure. Every function takes the option's name, which stands in its
-complaint.
+Called by the options of the source and of the sink. Pure. Every function takes the option's name for its error message.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ def whole_number(name: str, text: str, least: int) -> int:
     except ValueError:
         value = least - 1
     if value < least:
-        raise Failure(f"option {name} is {text!r}: write a whole number, {least} at least")
+        raise Failure(f"option {name} is {text!r}: write a whole number, at least {least}")
     return value
 
 
 def duration_ms(name: str, text: str) -> int:
-    """`15m`, `10 seconds`, `500ms`; a bare number counts milliseconds."""
+    """`15m`, `10 seconds`, `500ms`; a number without a unit is in milliseconds."""
     found = _DURATION.fullmatch(text.strip().lower())
     unit = found and (_UNITS_MS.get(found[2] or "ms"))
     if not found or not unit:
@@ -46,8 +45,8 @@ def duration_ms(name: str, text: str) -> int:
 
 
 def names(name: str, text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Names separated by commas."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise Failure(f"option {name} is {text!r}: write one name, or several with commas between them")
+        raise Failure(f"option {name} is {text!r}: write one name, or several separated by commas")
     return found

@@ -1,7 +1,7 @@
-"""The clock in the hand of a test: pushed forward from the test's thread, moved on the broker's.
+"""The broker's clock under the control of a test: advanced from the test's thread, applied on the broker's.
 
-Made by local_broker.py, reached as `broker.clock`. Invariant: `advance` returns only when everything that fell due
-on the way has been done: retention has removed its files, silent members have left their groups.
+Made by local_broker.py, available as `broker.clock`. Invariant: `advance` returns only when everything that became due
+is done: retention has removed its files, members past their session timeout have left their groups.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class BrokerClock:
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """Let this much time pass for the broker, at once.
+        """Advance the broker's clock by this much, at once.
 
-        It is one jump: a timer that fell due fires once, however often it would have fired on the way, and what it
-        starts counts from the new time. Clients keep their own time; the broker sees them as silent for that long.
+        It is one jump: a periodic timer fires once, however often it would have fired meanwhile, and timers started by
+        it count from the new time. Clients keep their own time; to the broker they were silent for that long.
         """
         total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + milliseconds / 1000
         if total_s < 0:
-            raise ValueError(f"time only goes forward, and this is {total_s:g} s")
+            raise ValueError(f"the clock cannot go back, and this is {total_s:g} s: give a positive time")
         self._push(total_s)

@@ -1,11 +1,11 @@
 """A broker in a thread of the test process.
 
-Owned by the fixtures of plugin.py; also a plain context manager for tests without pytest. Every start makes a fresh
-event loop in a fresh thread, so nothing of a killed broker lives on; what survives a restart is what survives in life:
-the data folder, the port, and how far the clock was pushed.
+Owned by the fixtures of plugin.py; also a plain context manager for tests without pytest. Every start makes a new event
+loop in a new thread, so nothing of a killed broker stays in memory; only the data folder, the port and the advanced
+clock survive a restart.
 
-Invariant: the broker, its world and its clock are touched on the broker's own thread only; this class hands that
-thread coroutines and waits for their results.
+Invariant: the broker, its world and its clock are used on the broker's thread only; this class submits coroutines to
+that thread and waits for their results.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from headrace.world.world import World
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
-# To the broker, clients are silent while its clock is pushed; it must not hang up on them for that.
+# When its clock is advanced, clients look idle to the broker; it must not close their connections for that.
 SETTINGS = {"connections.max.idle.ms": str(LONG_MAX)}
-PATIENCE_S = 30.0  # beyond this a broker in a thread is stuck, and the test is told so instead of hanging
+PATIENCE_S = 30.0  # after this the broker is considered stuck, and the test fails instead of hanging
 
 
 class _BrokerRun:
@@ -48,7 +48,7 @@ class _BrokerRun:
         self._shift_s = shift_s
         self.clock = AdvanceableClock()
         self.ready: Future[int] = Future()  # its result: the port
-        self.over: Future[None] = Future()  # its exception: what the broker died of, if it was not told to end
+        self.over: Future[None] = Future()  # its exception: why the broker failed, if it did
         self._ending = asyncio.Event()
         self._clean = True
 
@@ -86,7 +86,7 @@ class _BrokerRun:
         self.clock.advance(seconds)
         if not await self.loop.rest(lambda: self.clock.advance(0), PATIENCE_S / 2):
             raise TimeoutError(
-                f"after its clock was pushed by {seconds:g} s the broker did not come to rest within "
+                f"after its clock was advanced by {seconds:g} s the broker did not become idle within "
                 f"{PATIENCE_S / 2:g} s: do clients keep it busy?"
             )
 
@@ -120,9 +120,9 @@ class LocalBroker:
         return f"{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Start on the port of before, or on a free one the first time; returns when the broker takes requests."""
+        """Start on the same port as before, at first on a free one; returns when the broker accepts requests."""
         if self._run is not None:
-            raise RuntimeError("the broker runs already: restart() or kill() it first")
+            raise RuntimeError("the broker is running already: stop() or kill() it first, or use restart()")
         run = _BrokerRun(QuietLoop(), self.data, broker_config(self._settings), self.port, self._shift_s)
         thread = threading.Thread(target=run.run, name=f"headrace-broker-{self.data.name}", daemon=True)
         thread.start()
@@ -130,15 +130,15 @@ class LocalBroker:
         self._run, self._thread = run, thread
 
     def stop(self) -> None:
-        """Stop as on SIGTERM: everything is written, connections are closed. A stopped broker stays stopped."""
+        """Stop as on SIGTERM: everything is flushed, connections are closed. `start()` starts it again."""
         self._end(clean=True)
 
     def kill(self) -> None:
-        """Stop as on SIGKILL: nothing is finished, flushed or marked as clean. `restart()` then recovers."""
+        """Stop as on SIGKILL: nothing is finished, flushed or marked as clean. `restart()` then runs recovery."""
         self._end(clean=False)
 
     def restart(self) -> None:
-        """Stop cleanly if it runs, and start again on the same port, the same data and the same clock."""
+        """Stop cleanly if it is running, and start again with the same port, data and clock."""
         self.stop()
         self.start()
 
@@ -163,7 +163,7 @@ class LocalBroker:
 
     def _running(self) -> _BrokerRun:
         if self._run is None:
-            raise RuntimeError("the broker is not running: restart() it first")
+            raise RuntimeError("the broker is not running: start() or restart() it first")
         return self._run
 
     def _push(self, seconds: float) -> None:

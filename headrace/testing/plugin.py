@@ -1,8 +1,8 @@
 """The pytest plugin: a real broker for one test.
 
 pytest loads this module in every run of every project that has headrace installed, so it imports nothing but pytest;
-the broker's code is loaded by the first test that asks for one. Each broker runs in a thread of the test process, on a
-free port of 127.0.0.1, with its data in the test's `tmp_path`; it needs no other plugin and shares nothing between the
+the broker is loaded by the first test that asks for one. Each broker runs in a thread of the test process, on a free
+port of 127.0.0.1, with its data in the test's `tmp_path`; it needs no other plugin and shares nothing between the
 workers of pytest-xdist.
 """
 
@@ -28,7 +28,7 @@ class BrokerFactory(Protocol):
 
 @pytest.fixture
 def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
-    """Starts as many brokers as a test wants, each one on its own; they stop when the test ends."""
+    """Starts any number of independent brokers; they stop when the test ends."""
     from headrace.testing.local_broker import LocalBroker
 
     with ExitStack() as brokers:

@@ -1,9 +1,9 @@
-"""uvloop's event loop, with an answer to the question "is there anything left to do right now?".
+"""uvloop's event loop, extended to tell when it is idle.
 
-A test that pushes the clock forward wants to go on once everything that fell due is done. This loop counts what is
-handed to it: callbacks (`call_soon` is also how tasks take their next step) and blocking work in threads. `rest`
-returns after a whole pass in which nobody but itself asked for anything, while no thread is at work: then every
-task waits for a timer, a client, or for ever.
+A test that advances the clock wants to continue once everything that became due is done. This loop counts scheduled
+callbacks (`call_soon` also runs each step of a task) and blocking work in threads. `rest` returns after a full
+iteration in which only its own task was scheduled and no thread was working: then every task waits for a timer or for
+IO.
 
 Called by local_broker.py. All of it runs on the loop's own thread.
 """
@@ -41,9 +41,9 @@ class QuietLoop(uvloop.Loop):
         self._working -= 1
 
     async def rest(self, nudge: Callable[[], object], patience_s: float) -> bool:
-        """Wait until nothing is left to do; False if that has not come to pass after `patience_s`.
+        """Wait until the loop is idle; False if it is not after `patience_s`.
 
-        `nudge` is called after every pass: it wakes what became due meanwhile.
+        `nudge` is called after every iteration: it fires timers that became due meanwhile.
         """
         give_up_at = self.time() + patience_s
         while self.time() < give_up_at:
@@ -52,6 +52,6 @@ class QuietLoop(uvloop.Loop):
             nudge()
             if self._working:
                 await asyncio.sleep(NAP_S)  # threads need the interpreter too
-            elif self._asked - before == 1:  # only this task's own next step
+            elif self._asked - before == 1:  # only this task's next step
                 return True
         return False

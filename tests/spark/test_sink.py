@@ -168,7 +168,7 @@ def test_bad_input_is_one_clear_line(spark: SparkSession, topics: Topics) -> Non
     target = topics.create("out", 1)
     with pytest.raises(PySparkException, match="column value is bigint, and the sink needs binary or string: cast it"):
         write(spark.range(3).selectExpr("id AS value"), topics, target)
-    with pytest.raises(PySparkException, match="there is no topic nowhere: create it, or correct the name"):
+    with pytest.raises(PySparkException, match="topic nowhere does not exist: create it, or correct the name"):
         write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), topics, "nowhere")
-    with pytest.raises(PySparkException, match=r"does not know the option kafka\.retires"):
+    with pytest.raises(PySparkException, match=r"has no option kafka\.retires"):
         write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), topics, target, **{"kafka.retires": "3"})

@@ -180,7 +180,7 @@ def test_errors_reach_people_as_one_clear_line(spark: SparkSession, topics: Topi
         return str(refused.value)
 
     bootstrap = topics.bootstrap
-    assert "there is no topic nowhere: create it" in complaint(
+    assert "topic nowhere does not exist: create it" in complaint(
         lambda: read(spark, bootstrap, subscribe="nowhere").count()
     )
     assert "no option subscribr: did you mean subscribe?" in complaint(

@@ -1,7 +1,7 @@
-"""Compaction of a lake: many small files of one topic and hour become few.
+"""Compaction of a lake: rewrites many small files of one topic and hour into few.
 
-`small_files` chooses, purely; `rewrite` does it, in a task on an executor. The archive pipeline commits the outcome:
-new files in, old ones out, in one commit. Invariant: a group's new files hold exactly the rows of its old ones.
+`small_files` selects the groups (pure); `rewrite` runs in a task on an executor. The archive pipeline then replaces the
+old files by the new ones in one commit. Invariant: a group's new files have exactly the rows of its old ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.world.entropy import Entropy
 def small_files(files: Iterable[LakeFile], min_files: int, target_bytes: int) -> list[list[LakeFile]]:
     """Groups worth rewriting: at least `min_files` of one topic and hour, none half as large as the target.
 
-    A group adds up to no more than twice the target, so that a task reads a bounded amount.
+    A group is at most twice the target size, so that a task reads a bounded amount.
     """
     folders: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)
     for file in files:
@@ -48,11 +48,13 @@ def _bounded(files: Sequence[LakeFile], max_bytes: int) -> Iterator[list[LakeFil
 
 
 def rewrite(storage: Storage, files: Sequence[LakeFile], entropy: Entropy, target_bytes: int) -> list[LakeFile]:
-    """The rows of the files in new ones, by partition and offset."""
+    """Rewrite the files' rows into new files, sorted by partition and offset."""
     written = list(write_files(_all_rows(storage, files), {}, storage, entropy, target_bytes))
     before, after = sum(file.rows for file in files), sum(file.rows for file in written)
     if before != after:
-        raise RuntimeError(f"compaction of {files[0].name} and others read {after} rows, their commits say {before}")
+        raise RuntimeError(
+            f"compaction of {files[0].name} and others read {after} rows, but the manifest says {before}"
+        )
     return written
 
 

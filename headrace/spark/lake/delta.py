@@ -1,7 +1,7 @@
 """A lake as a Delta table, without jars: the driver writes Delta's log with the `deltalake` package.
 
-Called by the archive pipeline through tables.py. The table lies in the lake's own folder; the number of the commit
-that it has reached is an application transaction of Delta's log, written in the same Delta commit as the files.
+Called by the archive pipeline through tables.py. The table is in the lake's folder. The number of the last manifest
+commit that it has applied is an application transaction in Delta's log, written in the same Delta commit as the files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DeltaLake:
         table = self._table()
         if table is None:
             table = DeltaTable.create(self._address, delta_schema(), partition_by=PARTITION_COLUMNS)
-        moved = bool(commit.removed)  # a compaction moves rows from file to file, and so changes no data
+        moved = bool(commit.removed)  # a compaction only moves rows between files
         actions: list[Any] = [
             AddAction(file.name, file.size_bytes, partition_values(file), commit.written_ms, not moved, stats(file))
             for file in commit.added
@@ -71,7 +71,7 @@ def partition_values(file: LakeFile) -> dict[str, str | None]:
 
 
 def stats(file: LakeFile) -> str:
-    """What Delta's readers use to skip files."""
+    """Column statistics, by which Delta's readers skip files."""
     low = {"offset": min(span.start for span in file.spans), "timestamp": moment(file.first_ms)}
     high = {"offset": max(span.end for span in file.spans) - 1, "timestamp": moment(file.last_ms + 1)}
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": {"offset": 0}})

@@ -1,8 +1,8 @@
-"""Writing lake files on an executor: Arrow batches in, Parquet files and their descriptions out.
+"""Writes lake files on an executor: Arrow batches in, Parquet files and their descriptions out.
 
-Called in the tasks of the archive pipeline and of compaction. Files are built in memory, so a file appears whole or
-not at all; they get names that no other attempt can have, and count only once the driver's commit names them.
-Invariant: the spans of a file's description are exactly its rows.
+Called in the tasks of the archive pipeline and of compaction. Files are built in memory, so a file appears whole or not
+at all. Their names are unique to the attempt, and they count only once the driver's commit names them. Invariant: the
+spans of a file's description are exactly its rows.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headrace.spark.lake.storage import Storage
 from headrace.world.entropy import Entropy
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-# Rows with wild timestamps must not make a task hold a file for each of a thousand hours, nor more of them in memory
-# than two whole files.
+# Rows with scattered timestamps must not make a task keep a file open for each of a thousand hours, nor more data in
+# memory than two whole files.
 MAX_OPEN_FILES = 32
 
 
 class OpenFile:
-    """One file that is being built."""
+    """A file being built."""
 
     def __init__(self, topic: str, hour: str) -> None:
         self.topic = topic
@@ -50,7 +50,7 @@ class OpenFile:
             self._write_row_group()
 
     def finish(self, storage: Storage, entropy: Entropy) -> LakeFile:
-        """Write the file and say what is in it."""
+        """Write the file and return its description."""
         self._write_row_group()
         self._writer.close()
         data = self._sink.getvalue()
@@ -92,7 +92,7 @@ def write_files(
     entropy: Entropy,
     target_bytes: int,
 ) -> Iterator[LakeFile]:
-    """Files of all rows from `ends` on: one for each topic and hour, more where one would outgrow the target."""
+    """Write all rows at or after `ends`: one file per topic and hour, more where one would exceed the target size."""
     files: dict[tuple[str, str], OpenFile] = {}
     for batch in batches:
         if not batch.num_rows:

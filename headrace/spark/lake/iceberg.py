@@ -1,7 +1,8 @@
 """A lake as an Iceberg table, without jars: the driver commits snapshots with the `pyiceberg` package.
 
 Called by the archive pipeline through tables.py. The catalog is an SQLite file in the lake's folder unless the
-configuration names another; the number of the commit that the table has reached is a property of its snapshots.
+configuration names another. The number of the last manifest commit that the table has applied is a property of its
+snapshots.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class IcebergLake:
         replaced = {self._uri(file) for file in commit.removed}
         properties = {REACHED: str(commit.number), "headrace.run": commit.run}
         with table.transaction() as transaction:
-            if transaction.table_metadata.name_mapping() is None:  # the files know no Iceberg ids: match by name
+            if transaction.table_metadata.name_mapping() is None:  # the files have no Iceberg field ids: match by name
                 mapping = table.metadata.schema().name_mapping.model_dump_json()
                 transaction.set_properties({"schema.name-mapping.default": mapping})
             update = transaction.update_snapshot(snapshot_properties=properties)
@@ -67,7 +68,9 @@ class IcebergLake:
         catalog = self._catalog()
         namespace, dot, _ = self._name.rpartition(".")
         if not dot:
-            raise Failure(f"{self._name!r} is no name of an Iceberg table: write NAMESPACE.TABLE, such as lake.records")
+            raise Failure(
+                f"{self._name!r} is not the name of an Iceberg table: write NAMESPACE.TABLE, such as lake.records"
+            )
         catalog.create_namespace_if_not_exists(namespace)
         try:
             self._opened = catalog.load_table(self._name)
@@ -87,7 +90,9 @@ class IcebergLake:
 
         root = self._storage.uri("").rstrip("/")
         if not self._properties and not root.startswith("/"):
-            raise Failure(f"the Iceberg table of the lake {root} needs lake.catalog: a catalog that can be reached")
+            raise Failure(
+                f"the lake {root} is not a local folder, so its Iceberg table needs a catalog: set lake.catalog"
+            )
         here: dict[str, Any] = {
             "type": "sql",
             "uri": f"sqlite:///{root}/catalog.db",

@@ -1,8 +1,8 @@
-"""A lake on the driver: what is in it, and the one way to change that.
+"""A lake on the driver: its contents, and the only way to change them.
 
 Owns the manifest folder, the writer's lock and the deletion of files. Called by the archive pipeline, which commits,
-and by replay, status and the spanning read, which only load. Invariant: a commit is one `put` of one numbered file, so
-it has happened or it has not; whoever commits holds the lock, so numbers are given once.
+and by replay, status and reads of an archive, which only load. Invariant: a commit is one `put` of one numbered file,
+so it is atomic; only the holder of the lock commits, so each number is used once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Lake:
         self._writing = threading.Lock()
 
     def load(self) -> Lake:
-        """Read the manifest: the latest sum and the commits after it."""
+        """Read the manifest: the latest checkpoint file and the commits after it."""
         numbers: dict[int, str] = {}
         latest_sum = 0
         for name in self.storage.names(MANIFEST):
@@ -65,26 +65,26 @@ class Lake:
         return decode_commit(self.storage.read(name), self.storage.uri(name))
 
     def take(self) -> Lake:
-        """Become its only writer, and see what the writer before has left."""
+        """Take the writer's lock, then load the manifest."""
         self._unlock = self.storage.lock()
         if self._unlock is None:
-            raise Failure(
-                f"another archive writes to the lake {self.address}: stop it, or give this one a lake of its own"
-            )
+            raise Failure(f"another archive pipeline writes to the lake {self.address}: stop it, or use another lake")
         return self.load()
 
     def release(self) -> None:
-        """Let others write. A batch that was stopped may still be at work in another thread: its commit is refused."""
+        """Release the lock. A stopped batch may still be running in another thread: its commit is then rejected."""
         with self._writing:
             if self._unlock is not None:
                 self._unlock()
                 self._unlock = None
 
     def commit(self, run: str, added: Iterable[LakeFile], removed: Iterable[LakeFile] = ()) -> Commit:
-        """Make a change; it holds once the commit file is there."""
+        """Add and remove files; effective once the commit file is written."""
         with self._writing:
             if self._unlock is None:
-                raise RuntimeError(f"the lake {self.address} is written to by who holds its lock only")
+                raise RuntimeError(
+                    f"a commit to the lake {self.address} needs its lock, and this process has released it"
+                )
             commit = Commit(self.contents.number + 1, self._clock.now_ms(), run, tuple(added), tuple(removed))
             self.storage.put(f"{MANIFEST}/{commit_name(commit.number)}", encode(commit))
             self.contents.apply(commit)
@@ -93,7 +93,7 @@ class Lake:
             return commit
 
     def sweep(self) -> int:
-        """Delete files that no commit names: what tasks wrote for a batch that was never committed."""
+        """Delete files that no commit names: those of batches that were never committed."""
         known = self.contents.files.keys() | self.contents.removed.keys()
         strangers = [name for name in self._data_files() if name not in known]
         for name in strangers:
@@ -101,7 +101,7 @@ class Lake:
         return len(strangers)
 
     def delete_replaced(self, keep_ms: int) -> int:
-        """Delete files that a compaction replaced at least `keep_ms` ago; readers that began before have ended."""
+        """Delete files that a compaction replaced at least `keep_ms` ago; earlier readers are assumed to have ended."""
         until_ms = self._clock.now_ms() - keep_ms
         old = [name for name, replaced_ms in self.contents.removed.items() if replaced_ms <= until_ms]
         for name in old:
@@ -124,8 +124,8 @@ def open_lake(address: str) -> Lake:
 
 
 def load_lake(address: str) -> Lake:
-    """The lake at an address, to read from; an address without a lake is an error."""
+    """The loaded lake at an address, for reading; Failure if there is none."""
     lake = open_lake(address).load()
     if lake.contents.number == 0:
-        raise Failure(f"{address} holds no lake: run the archive pipeline first, or correct the path")
+        raise Failure(f"there is no lake at {address}: run the archive pipeline first, or correct the path")
     return lake

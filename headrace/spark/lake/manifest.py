@@ -1,9 +1,9 @@
-"""The manifest of a lake: numbered commits that say which files there are and which offsets they hold.
+"""The manifest of a lake: numbered commits that list its files and the offsets in them.
 
-Pure: bytes to state and back; lake.py reads and writes them. A commit adds files, removes files that a compaction has
-replaced, or both. Their sum is the lake: a file that no commit names does not exist, whoever wrote it. Invariant: no
-offset of a partition is in two files of the sum, because an append takes only rows from the end of the sum on
-(`Contents.ends`), and a compaction removes what it rewrites.
+Pure: bytes to state and back; lake.py reads and writes the files. A commit adds files, removes files that a compaction
+has replaced, or both. The sum of all commits is the lake: a file that no commit names is not part of it. Invariant: no
+offset of a partition is in two files of the sum, because an append only adds rows after its end (`Contents.ends`), and
+a compaction removes the files that it rewrites.
 
 Format: `manifest/<number, 20 digits>.json` is one commit; `manifest/<number>.all.json` is the sum up to that number,
 so that a reader need not read them all.
@@ -30,11 +30,11 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition: int
     start: int
     end: int
-    rows: int  # fewer than end - start where markers of transactions or compaction have left holes
+    rows: int  # fewer than end - start where control batches or log compaction leave gaps
 
 
 class LakeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One Parquet file: rows of one topic whose timestamps fall into one hour."""
+    """One Parquet file: rows of one topic with timestamps in one hour."""
 
     name: str
     topic: str
@@ -52,7 +52,7 @@ class LakeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: int
     written_ms: int
-    run: str  # which query and batch, or which compaction: for people who ask where a file came from
+    run: str  # the query and batch, or the compaction, that wrote it; informational
     added: tuple[LakeFile, ...] = ()
     removed: tuple[LakeFile, ...] = ()
     format: int = FORMAT
@@ -63,13 +63,13 @@ class Contents(msgspec.Struct, forbid_unknown_fields=True):
 
     number: int = 0
     files: dict[str, LakeFile] = {}
-    removed: dict[str, int] = {}  # replaced by a compaction at that time; kept a while for readers that began before
+    removed: dict[str, int] = {}  # when a compaction replaced it; kept for a while for readers that started before
     format: int = FORMAT
 
     def apply(self, commit: Commit) -> None:
         if commit.number != self.number + 1:
             raise Failure(
-                f"the lake's manifest has commit {commit.number} after {self.number}: a file of its manifest folder "
+                f"the lake's manifest has commit {commit.number} after {self.number}: a file in its manifest folder "
                 "is missing; restore it"
             )
         self.number = commit.number
@@ -80,7 +80,7 @@ class Contents(msgspec.Struct, forbid_unknown_fields=True):
             self.files[file.name] = file
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """The first offset of each partition that is not in the lake."""
+        """The offset after the last one of each partition in the lake."""
         ends: dict[tuple[str, int], int] = {}
         for file in self.files.values():
             for span in file.spans:
@@ -89,7 +89,7 @@ class Contents(msgspec.Struct, forbid_unknown_fields=True):
         return ends
 
     def starts(self) -> dict[tuple[str, int], int]:
-        """The first offset of each partition that is in the lake."""
+        """The first offset of each partition in the lake."""
         starts: dict[tuple[str, int], int] = {}
         for file in self.files.values():
             for span in file.spans:
@@ -107,7 +107,7 @@ class Contents(msgspec.Struct, forbid_unknown_fields=True):
         return sum(file.size_bytes for file in self.files.values())
 
     def forget(self, names: Iterable[str]) -> None:
-        """Replaced files that have been deleted."""
+        """Drop replaced files that have been deleted."""
         for name in names:
             self.removed.pop(name, None)
 
@@ -142,7 +142,9 @@ def _decode(data: bytes, where: str, kind: type[T]) -> T:
     try:
         found = msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
-        raise Failure(f"{where} is no manifest of a lake that this version reads ({error})") from None
+        raise Failure(
+            f"{where} is not a lake manifest that this version can read ({error}): restore it, or use a newer headrace"
+        ) from None
     if found.format != FORMAT:
         raise Failure(f"{where} has format {found.format}, this version reads {FORMAT}: use a newer headrace")
     return found

@@ -1,8 +1,8 @@
-"""Reading lake files in the order of offsets: several Parquet files in, Arrow batches of one partition out.
+"""Reads lake files in offset order: several Parquet files in, Arrow batches of one partition out.
 
-Called in tasks of replay, compaction and the spanning read. Files of one partition may overlap in offsets (late rows
-lie in an earlier hour), so they are merged; a file is opened when its first offset is near, which keeps the memory to
-a batch of each file that overlaps. Invariant: every row of the range comes once, in the order of offsets.
+Called in tasks of replay, compaction and reads of an archive. Files of one partition may overlap in offsets (late rows
+are in an earlier hour), so they are merged; a file is opened only when its first offset is due, which limits memory to
+one batch per overlapping file. Invariant: every row of the range is returned once, in offset order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH_ROWS = 16_384
 
 
 class PartitionRows:
-    """The rows of one partition in one file, batch by batch; `rows` is what has been read and not yet taken."""
+    """The rows of one partition in one file, batch by batch; `rows` are those read and not yet taken."""
 
     def __init__(
         self, storage: Storage, name: str, partition: int, first: int, end: int, columns: Sequence[str]
@@ -39,7 +39,7 @@ class PartitionRows:
         self.offsets: pa.Array = pa.array([], pa.int64())
 
     def advance(self) -> bool:
-        """Hold the next rows; False, and the file is closed, when there are none."""
+        """Read the next batch into `rows`; at the end of the file close it and return False."""
         for batch in self._batches:
             offsets = batch.column("offset")
             wanted = pc.and_(
@@ -56,10 +56,10 @@ class PartitionRows:
         return False
 
     def take_below(self, bound: int) -> pa.RecordBatch | None:
-        """Take away the rows with offsets below the bound."""
+        """Remove and return the rows with offsets below the bound."""
         if self.rows is None:
             return None
-        # Offsets rise within a partition of a file, so a count is a position.
+        # Offsets ascend within a partition of a file, so a count is a position.
         count = int(pc.sum(pc.less(self.offsets, bound)).as_py() or 0)
         taken = self.rows.slice(0, count)
         self.rows, self.offsets = self.rows.slice(count), self.offsets.slice(count)
@@ -74,7 +74,7 @@ class PartitionRows:
 
 
 def row_groups(metadata: pq.FileMetaData, partition: int, first: int, end: int) -> list[int]:
-    """The row groups that can hold rows of the range, by their statistics."""
+    """The row groups that may have rows of the range, by their statistics."""
     names = metadata.schema.names
     places = [(names.index("partition"), partition, partition + 1), (names.index("offset"), first, end)]
 
@@ -91,7 +91,7 @@ def row_groups(metadata: pq.FileMetaData, partition: int, first: int, end: int) 
 def read_partition(
     storage: Storage, files: Sequence[LakeFile], partition: int, first: int, end: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a partition with offsets from `first` up to `end`, in order."""
+    """Rows of a partition with offsets from `first` to before `end`, in order."""
     names = [field.name for field in RECORD_SCHEMA if field.name in columns]
     later = sorted(
         (

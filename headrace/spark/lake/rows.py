@@ -1,8 +1,8 @@
-"""The rows of a lake: their Arrow schema, and which folder a row belongs to.
+"""The rows of a lake: their Arrow schema, and the folder that a row belongs to.
 
 Pure, on Arrow columns; used by the writer, the compaction and the readers. Invariant: every file of every lake has
-exactly this schema, the columns of the source plus the hour, so that Delta and Iceberg tables can take the files as
-they are.
+exactly this schema, the columns of the source plus the hour, so that Delta and Iceberg tables can use the files
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LAKE_SCHEMA = RECORD_SCHEMA.append(pa.field("hour", pa.string()))
 
 
 def folder_of(topic: str, hour: str) -> str:
-    """Where rows of a topic and an hour (2026-11-16-15, UTC) lie: Hive's layout, which every engine reads."""
+    """The folder for rows of a topic and an hour (2026-11-16-15, UTC), in Hive's layout, which every engine reads."""
     return f"data/topic={topic}/hour={hour}"
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the columns, types and order of the source; Spark hands them over under a session's zone."""
+    """The batch with the columns, types and order of the source; Spark passes timestamps in the session's time zone."""
     columns = []
     for field in RECORD_SCHEMA:
         column = batch.column(field.name)
@@ -41,7 +41,7 @@ def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def by_topic_and_hour(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
-    """The batch in pieces that belong into one folder each, rows in their order, the hour added as a column."""
+    """Split the batch by folder, keeping the order of rows, with the hour added as a column."""
     hours = pc.floor_temporal(batch.column("timestamp").cast(pa.timestamp("us")), unit="hour")
     topics, names = pc.unique(batch.column("topic")).to_pylist(), pc.unique(hours).to_pylist()
     for topic in topics:

@@ -1,8 +1,7 @@
-"""Where a lake lies: a folder of this machine, or any address that pyarrow knows (s3://, gs://, hdfs://).
+"""The storage of a lake: a local folder, or any address that pyarrow supports (s3://, gs://, hdfs://).
 
-Owns every read and write of lake files; used by the driver and by the executors, each with a place of its own, for a
-place is opened from the lake's address alone. Invariant: `put` is all or nothing, so a name that is listed holds whole
-contents. A folder is also synced to the disk before `put` returns.
+Owns every read and write of lake files; the driver and each executor open their own from the lake's address. Invariant:
+`put` is atomic, so a listed file is complete. A folder is also synced to the disk before `put` returns.
 """
 
 from __future__ import annotations
@@ -20,36 +19,36 @@ class Storage(Protocol):
     """Names are relative to the lake, with slashes."""
 
     def put(self, name: str, data: Buffer) -> None:
-        """Write a whole file; after a crash it is there whole or not at all."""
+        """Write a file atomically."""
         ...
 
     def read(self, name: str) -> bytes:
-        """The whole file; FileNotFoundError if there is none."""
+        """The contents of a file; FileNotFoundError if there is none."""
         ...
 
     def names(self, folder: str) -> list[str]:
-        """What lies directly in a folder, sorted; nothing if there is no such folder."""
+        """The sorted names directly in a folder; empty if there is no such folder."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file, if it exists."""
         ...
 
     def open(self, name: str) -> Any:
-        """The file for pyarrow to read from, in pieces."""
+        """The file for pyarrow, for random access."""
         ...
 
     def uri(self, name: str) -> str:
-        """The address under which other programs find the file."""
+        """The address of the file for other programs."""
         ...
 
     def lock(self) -> Callable[[], None] | None:
-        """Keep other writers out; the way to let them in again, or None if there is one already."""
+        """Lock out other writers; returns the function that unlocks, or None if another writer has the lock."""
         ...
 
 
 class Folder:
-    """A lake in a folder of this machine."""
+    """A lake in a local folder."""
 
     def __init__(self, root: Path, disk: RealDisk) -> None:
         self._root = root
@@ -68,7 +67,7 @@ class Folder:
             found = self._disk.list_dir(self._root / folder)
         except FileNotFoundError:
             return []
-        return sorted(name for name in found if not name.endswith(".tmp"))  # what write_atomic did not finish
+        return sorted(name for name in found if not name.endswith(".tmp"))  # left by an interrupted write_atomic
 
     def remove(self, name: str) -> None:
         self._disk.remove(self._root / name)
@@ -87,9 +86,9 @@ class Folder:
 
 
 class ObjectStore:
-    """A lake in an object store, through pyarrow. A put is one request there, and so all or nothing.
+    """A lake in an object store, through pyarrow. A put is one request there, and so atomic.
 
-    Object stores have no locks: that only one archive writes to a lake is then up to who starts them.
+    Object stores have no locks, so the user must make sure that only one archive pipeline writes to a lake.
     """
 
     def __init__(self, address: str, filesystem: Any, root: str) -> None:
@@ -130,7 +129,7 @@ class ObjectStore:
 
 
 def open_storage(address: str) -> Storage:
-    """The place at an address: a path, file:///path, or an address of an object store."""
+    """The storage at an address: a path, file:///path, or an address of an object store."""
     parts = urlsplit(address)
     if parts.scheme in ("", "file"):
         path = Path(unquote(parts.path) if parts.scheme else address)
@@ -142,6 +141,6 @@ def open_storage(address: str) -> Storage:
         filesystem, root = FileSystem.from_uri(address)
     except (ArrowInvalid, ArrowNotImplementedError) as error:
         raise Failure(
-            f"{address} is no place for a lake: write a folder, or an address such as s3://bucket/lake ({error})"
+            f"{address} cannot store a lake: write a folder, or an address such as s3://bucket/lake ({error})"
         ) from None
     return ObjectStore(address, filesystem, root)

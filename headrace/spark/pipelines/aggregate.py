@@ -1,7 +1,7 @@
-"""The aggregate pipeline: log lines to numbers in windows of event time, to a topic and to Parquet files.
+"""The aggregate pipeline: aggregates log lines in windows of event time, into a topic and Parquet files.
 
-Each target is a query of its own, with its own checkpoint and state: so each is exactly once by itself, and neither
-waits for the other. A window is told once, when the watermark has passed its end; later lines of it are dropped.
+Each target is its own query, with its own checkpoint and state: so each is exactly once by itself, and neither waits
+for the other. A window is emitted once, when the watermark has passed its end; later lines of it are dropped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ source:
   topics: [@TOPIC@]
 parse:
   format: access-log        # or json or logfmt, with `fields: {path: string, status: int}`
-time: time                  # the field that says when; without it, the record's timestamp
+time: time                  # the field with the event time; without it, the record's timestamp
 window: 1m
-watermark: 2m               # how late a line may be
+watermark: 2m               # the most that a line may be late
 by: [status]
 measures:
   requests: count
@@ -87,12 +87,12 @@ def check(config: Config) -> None:
             span_ms(text, key)
     unknown = [name for name in config.by if name not in fields]
     if unknown:
-        raise Failure(f"by: the lines have no field {unknown[0]}: they have {', '.join(sorted(fields))}")
+        raise Failure(f"by: the lines have no field {unknown[0]}: choose from {', '.join(sorted(fields))}")
     if config.time and fields.get(config.time) != "timestamp":
         raise Failure(f"time: {config.time} must be a field of type timestamp")
     twice = sorted(set(config.by) & set(config.measures))
     if twice:
-        raise Failure(f"measures.{twice[0]}: that name is in `by` already")
+        raise Failure(f"measures.{twice[0]}: the name is used in `by` already: choose another")
     if config.to.topic is None and config.to.parquet is None:
         raise Failure("to needs topic, parquet or both")
     check_source(config.source)
@@ -146,7 +146,7 @@ def aggregated(rows: DataFrame, config: Config) -> DataFrame:
 
 
 def as_records(rows: DataFrame, config: Config) -> DataFrame:
-    """Rows as records: the group as key, so that its windows stay in order; everything as JSON in the value."""
+    """Rows as records: the group as key, so that its windows stay in order; all columns as JSON in the value."""
     from pyspark.sql import functions as f
 
     names = [f.col(f"`{name}`") for name in config.by]

@@ -1,9 +1,9 @@
 """The archive pipeline: topics to a lake, exactly once.
 
-A stream in micro-batches. The tasks of a batch write Parquet files, the driver then commits them to the lake's
-manifest: that one file is the decision. Rows that the lake already has are skipped by their offsets, so a batch that
-Spark repeats after a crash adds nothing, whatever the checkpoint says. Delta and Iceberg tables follow the manifest.
-Invariant: rows in the lake equal the offsets in its manifest.
+A stream in micro-batches. The tasks of a batch write Parquet files, then the driver commits them to the lake's
+manifest, as one new file. Rows that the lake already has are skipped by their offsets, so a batch that Spark repeats
+after a crash adds no duplicates, whatever the checkpoint says. Delta and Iceberg tables follow the manifest. Invariant:
+rows in the lake equal the offsets in its manifest.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ pipeline: archive
 source:
   brokers: @BROKER@
   topics: [@TOPIC@]
-  starting: earliest        # where a first run begins: earliest or latest
+  starting: earliest        # where the first run starts: earliest or latest
 lake:
   path: ./lake              # a folder, or an address such as s3://bucket/lake
   format: parquet           # parquet, delta or iceberg
 checkpoint: ./checkpoints/archive
-trigger: 30s                # how often; available-now: until it has caught up, then end
+trigger: 30s                # how often; available-now: catch up, then end
 """
 
 
@@ -57,7 +57,7 @@ class LakeSection(Section, kw_only=True, frozen=True):
 
 
 class CompactionSection(Section, kw_only=True, frozen=True):
-    """Every so many batches, folders with at least `min_files` small files are compacted."""
+    """Every `every_batches` batches, folders with at least `min_files` small files are compacted."""
 
     every_batches: int = 20
     min_files: int = 16
@@ -74,7 +74,7 @@ def check(config: Config) -> None:
     check_source(config.source)
     span_ms(config.compaction.keep_replaced, "compaction.keep_replaced")
     if config.lake.file_mb < 1 or config.compaction.every_batches < 1 or config.compaction.min_files < 2:
-        raise Failure("lake.file_mb and compaction.every_batches are at least 1, compaction.min_files at least 2")
+        raise Failure("lake.file_mb and compaction.every_batches must be at least 1, compaction.min_files at least 2")
 
 
 def topics(config: Config) -> list[Needed]:
@@ -132,7 +132,7 @@ def table_of(config: Config, lake: Lake) -> Table | None:
 
 
 class BatchWriter:
-    """What the driver does with each micro-batch."""
+    """Processes each micro-batch on the driver."""
 
     def __init__(self, lake: Lake, table: Table | None, config: Config, spark: SparkSession) -> None:
         self._lake = lake
@@ -171,7 +171,7 @@ class BatchWriter:
 
 
 def collected(rows: DataFrame, task: Callable[..., Any]) -> list[LakeFile]:
-    """Run a task that writes files over all partitions; what the attempts that succeeded wrote."""
+    """Run a task that writes files over all partitions; returns the files of successful attempts."""
     found = map_in_arrow(rows, task, "file binary").collect()
     return [msgspec.json.decode(bytes(row["file"]), type=LakeFile) for row in found]
 
@@ -179,7 +179,7 @@ def collected(rows: DataFrame, task: Callable[..., Any]) -> list[LakeFile]:
 def write_task(
     address: str, ends: dict[tuple[str, int], int], target_bytes: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """On an executor: rows into files."""
+    """On an executor: write rows to files."""
     from headrace.spark.lake.file_writer import write_files
 
     for file in write_files(batches, ends, open_storage(address), SystemEntropy(), target_bytes):
@@ -187,7 +187,7 @@ def write_task(
 
 
 def compact_task(address: str, target_bytes: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: groups of small files into larger ones."""
+    """On an executor: rewrite groups of small files into larger ones."""
     from headrace.spark.lake.compaction import rewrite
 
     storage, entropy = open_storage(address), SystemEntropy()

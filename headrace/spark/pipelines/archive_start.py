@@ -1,8 +1,8 @@
-"""Where an archive goes on: at the end of what its lake has of each partition, whatever its checkpoint says.
+"""Where an archive continues: at the lake's end offset of each partition, whatever its checkpoint says.
 
-Asked once, before the stream starts. A checkpoint, if there is one, says the same or less, and rows that the lake has
-are skipped; a new checkpoint on an old lake must begin where the lake ends, or a gap would come between. Invariant: the
-offsets that a lake has of a partition are one run, without a gap that the log could have filled.
+Computed once, before the stream starts. An existing checkpoint has the same or smaller offsets, and rows that the lake
+has are skipped; a new checkpoint on an old lake must start where the lake ends, or there would be a gap. Invariant: the
+offsets of a partition in a lake have no gap that the log could have filled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLACES = {"earliest": -2, "latest": -1}
 
 
 def resumed(source: SourceSection, ends: Ends, lake: str) -> SourceSection:
-    """The source, beginning at the ends of the lake; Failure if a log is shorter than the lake."""
+    """The source, starting at the lake's end offsets; Failure if a log ends before the lake does."""
     if not ends:
         return source
     with Cluster(source.brokers.split(","), "headrace-pipeline", patience_s=PATIENCE_S) as cluster:
@@ -51,13 +51,13 @@ def subscribed(cluster: Cluster, source: SourceSection) -> set[tuple[str, int]]:
 
 
 def starting_offsets(starting: str, partitions: set[tuple[str, int]], ends: Ends) -> dict[str, dict[str, int]]:
-    """The ends of the lake; for partitions that it does not have, what the configuration says."""
+    """The lake's end offsets; for partitions that it does not have, those of the configuration."""
     named: dict[str, dict[str, int]] = {}
     if starting not in PLACES:
         try:
             named = json.loads(starting)
         except ValueError:
-            raise Failure(f"source.starting: {starting!r} is neither earliest nor latest nor offsets in JSON") from None
+            raise Failure(f"source.starting is {starting!r}: write earliest, latest or offsets in JSON") from None
     offsets: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(partitions):
         wanted = PLACES.get(starting, named.get(topic, {}).get(str(partition), PLACES["earliest"]))
@@ -73,14 +73,14 @@ def log_end(cluster: Cluster, topic: str, partition: int) -> int:
     )
     answer = cluster.call_leader(topic, partition, LIST_OFFSETS, question).topics[0].partitions[0]
     if answer.error_code != ErrorCode.none:
-        raise Failure(f"the end of partition {partition} of topic {topic} cannot be told: error {answer.error_code}")
+        raise Failure(f"the end of partition {partition} of topic {topic} cannot be read: error {answer.error_code}")
     return int(answer.offset)
 
 
 def refuse_if_shorter(place: tuple[str, int], end: int, lake_end: int, lake: str) -> None:
-    """A log that ends before the lake does was made anew: its offsets mean other records than those in the lake."""
+    """A log that ends before the lake does was recreated: its offsets are of other records than those in the lake."""
     if end < lake_end:
         raise Failure(
             f"partition {place[1]} of topic {place[0]} ends at offset {end}, but the lake {lake} has it up to "
-            f"{lake_end}: the topic was made anew; give it another lake"
+            f"{lake_end}: the topic was recreated; use another lake"
         )

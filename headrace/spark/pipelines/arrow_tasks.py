@@ -1,7 +1,7 @@
-"""A function over the Arrow batches of each task: Spark's mapInArrow without its wish for pandas.
+"""Runs a function over the Arrow batches of each task: Spark's mapInArrow without pandas.
 
-DataFrame.mapInArrow goes through pandas_udf, which insists on pandas although nothing in an Arrow map uses it; the
-workers run without. So the one step in between is made here, as Spark 4.3 does it. Used by the archive pipeline.
+DataFrame.mapInArrow calls pandas_udf, which requires pandas although an Arrow map does not use it, and workers run
+without it. So the plan is built here, as Spark 4.3 does. Used by the archive pipeline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def map_in_arrow(rows: DataFrame, task: Callable[[Iterable[Any]], Iterator[Any]], schema: str) -> DataFrame:
-    """The rows that `task` makes of the record batches of each partition."""
+    """The rows that `task` returns for the record batches of each partition."""
     from pyspark.sql import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType

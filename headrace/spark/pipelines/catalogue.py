@@ -1,7 +1,7 @@
-"""Which pipelines there are. The one table: the command line, the docs and the runner read it.
+"""The catalogue of pipelines, used by the command line, the docs and the launcher.
 
-A pipeline is a module that has what the protocol below says. Invariant: looking at the catalogue, or at a
-configuration, never loads Spark.
+A pipeline is a module that implements the protocol below. Invariant: reading the catalogue or a configuration never
+imports Spark.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ NAMES = ("archive", "replay", "aggregate", "dedup", "dlq-report", "sql")
 
 class Pipeline(Protocol):
     SUMMARY: str
-    TEMPLATE: str  # a YAML file to begin with; @BROKER@ and @TOPIC@ stand for what the user names
+    TEMPLATE: str  # an initial YAML file; @BROKER@ and @TOPIC@ are replaced by the user's
     Config: type[Configuration]
 
     def check(self, config: Any) -> None:
-        """Failure if the configuration asks for what cannot be. Asks nobody."""
+        """Raise a Failure if the configuration is invalid. Makes no requests."""
         ...
 
     def topics(self, config: Any) -> list[Needed]:
-        """Every topic that the configuration names; all must be there."""
+        """Every topic that the configuration names; all must exist."""
         ...
 
     def shape(self, config: Any) -> dict[str, Any]:
-        """What must not change while a checkpoint is used."""
+        """The part of the configuration that must not change while a checkpoint is used."""
         ...
 
     def run(self, config: Any, run: Run) -> dict[str, object]:
-        """Do the work; what it returns is told at the end, as facts with names."""
+        """Run to the end; the returned facts are printed."""
         ...
 
 
@@ -48,17 +48,17 @@ def pipeline(name: str, where: str) -> Pipeline:
 
 
 def template(name: str, broker: str, topic: str) -> str:
-    """A configuration to begin with."""
+    """An initial configuration."""
     text = pipeline(name, "init").TEMPLATE.replace("@BROKER@", broker).replace("@TOPIC@", topic)
     return text.lstrip("\n")
 
 
 def read_configuration(text: str, where: str, changes: Mapping[str, str] | None = None) -> Configuration:
-    """The typed configuration in a YAML text; Failure says what is wrong with it."""
+    """The typed configuration in a YAML text; Failure names the first mistake."""
     document = read_document(text, where, changes)
     name = document.get("pipeline")
     if not isinstance(name, str):
-        raise Failure(f"{where}: the key pipeline is missing: it says which one to run, one of {', '.join(NAMES)}")
+        raise Failure(f"{where}: the key pipeline is missing: name the one to run, one of {', '.join(NAMES)}")
     made = pipeline(name, where)
     config = convert(document, made.Config, where)
     try:

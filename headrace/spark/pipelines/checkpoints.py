@@ -1,9 +1,9 @@
-"""The checkpoint folder of a pipeline: whose it is, and how the pipeline stands.
+"""The checkpoint folder of a pipeline: its owner, and the pipeline's status.
 
-Owns two files in it, beside the folders that Spark keeps for each query: `pipeline.json` says which pipeline made the
-checkpoint and with what; `status.json` is how it stood after the last batch, for `headrace pipeline status`.
-Invariant: a checkpoint is only used by the pipeline that made it, with the same shape; anything else would read
-offsets or state that mean something else.
+Owns two files in it, beside Spark's folder for each query: `pipeline.json` has the pipeline that created the checkpoint
+and its shape; `status.json` has its status after the last batch, for `headrace pipeline status`. Invariant: a
+checkpoint is only used by the pipeline that created it, with the same shape; to any other, its offsets and state would
+mean something else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPARK_OWN = {"metadata", "offsets", "commits"}
 
 
 class Status(msgspec.Struct, kw_only=True, frozen=True):
-    """How a pipeline stands; `state` is what its last run wrote, and a killed run writes nothing."""
+    """The status of a pipeline; `state` is what its last run wrote, and a killed run does not update it."""
 
     pipeline: str
     name: str
@@ -44,9 +44,9 @@ class Checkpoint:
         return f"{self.address}/{name}"
 
     def claim(self, shape: dict[str, Any]) -> bool:
-        """Make the checkpoint this pipeline's, or see that it is; true if it is new.
+        """Make this pipeline the owner, or check that it is; true if the checkpoint is new.
 
-        `shape` is everything that must not change while the checkpoint is used.
+        `shape` is the part of the configuration that must not change while the checkpoint is used.
         """
         names = self._storage.names("")
         if OWNER not in names:
@@ -86,7 +86,7 @@ class Checkpoint:
         try:
             return msgspec.json.decode(self._storage.read(name))
         except msgspec.DecodeError:
-            raise Failure(f"{self._storage.uri(name)} is garbled: choose another checkpoint, or restore it") from None
+            raise Failure(f"{self._storage.uri(name)} is corrupt: choose another checkpoint, or restore it") from None
 
 
 def open_checkpoint(address: str) -> Checkpoint:

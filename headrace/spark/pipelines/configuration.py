@@ -1,8 +1,7 @@
-"""Configurations of pipelines: from YAML to typed sections, with errors that a person can act on.
+"""Configurations of pipelines: parses YAML into typed sections, with errors that a user can act on.
 
-Pure: text in, sections out. The command line and the tests call `read_configuration`; each pipeline declares its own
-sections. Invariant: a key that is not known, is missing, or has a value of another type is an error that names the
-key and its place; nothing is ignored or guessed.
+Pure. Called by catalogue.py; each pipeline declares its own sections. Invariant: an unknown key, a missing key or a
+value of another type is an error that names the key and its section; nothing is ignored or guessed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import yaml
 from headrace.model.failure import Failure
 
 T = TypeVar("T")
-AVAILABLE_NOW = "available-now"  # the trigger of a stream that ends when it has caught up
+AVAILABLE_NOW = "available-now"  # the trigger of a stream that catches up and ends
 UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SPAN = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?")
@@ -42,7 +41,7 @@ class SourceSection(Section, kw_only=True, frozen=True):
 
 
 class TopicTarget(Section, kw_only=True, frozen=True):
-    """A topic that a pipeline writes to. Without brokers it is on those that the pipeline reads from."""
+    """A topic that a pipeline writes to, by default on the brokers that it reads from."""
 
     topic: str
     brokers: str = ""
@@ -50,40 +49,40 @@ class TopicTarget(Section, kw_only=True, frozen=True):
 
 
 class Metrics(Section, kw_only=True, frozen=True):
-    """Where Prometheus finds this pipeline; port 0 takes any free one."""
+    """The address of the Prometheus metrics; port 0 takes any free port."""
 
     host: str = "127.0.0.1"
     port: int
 
 
 class Configuration(Section, kw_only=True, frozen=True):
-    """What every pipeline has. `spark` holds settings of Spark, such as spark.sql.shuffle.partitions."""
+    """The keys that every pipeline has. `spark` has settings of Spark, such as spark.sql.shuffle.partitions."""
 
     pipeline: str
     name: str = ""
     spark: dict[str, str] = {}
     metrics: Metrics | None = None
-    checkpoint: str = ""  # where streams remember how far they are
-    trigger: str = "5s"  # how often a stream takes a batch; `available-now`: until it has caught up, then it ends
+    checkpoint: str = ""  # where streams store their progress
+    trigger: str = "5s"  # how often a stream runs a batch; `available-now`: catch up, then end
 
     def title(self) -> str:
         return self.name or self.pipeline
 
 
 class StreamConfiguration(Configuration, kw_only=True, frozen=True):
-    """A pipeline that is always a stream."""
+    """The keys of a pipeline that is always a stream."""
 
     checkpoint: str
 
 
 def read_document(text: str, where: str, changes: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The YAML text as plain dicts and lists, with `a.b=value` changes made."""
+    """The YAML text as plain dicts and lists, with `a.b=value` changes applied."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise Failure(f"{where} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
-        raise Failure(f"{where} holds no configuration: it must be a mapping that begins with `pipeline: NAME`")
+        raise Failure(f"{where} is not a configuration: it must be a mapping that begins with `pipeline: NAME`")
     for path, value in (changes or {}).items():
         change(document, path.split("."), value)
     return document
@@ -99,7 +98,7 @@ def change(document: dict[str, Any], path: Sequence[str], value: str) -> None:
 
 
 def convert(document: Mapping[str, Any], kind: type[T], where: str) -> T:
-    """The document as a typed configuration; Failure names the first thing that is wrong."""
+    """The document as a typed configuration; Failure names the first mistake."""
     try:
         return msgspec.convert(document, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -107,7 +106,7 @@ def convert(document: Mapping[str, Any], kind: type[T], where: str) -> T:
 
 
 def explain(error: str, kind: type[Any]) -> str:
-    """msgspec's words as a sentence about a key of the configuration."""
+    """msgspec's error as a sentence about a key of the configuration."""
     if found := UNKNOWN.fullmatch(error):
         section = section_at(kind, found[2] or "")
         known = sorted(section.__struct_fields__) if section else []
@@ -126,7 +125,7 @@ def place(section: str | None, key: str) -> str:
 
 
 def section_at(kind: type[Any], path: str) -> type[Section] | None:
-    """The section that a dotted path leads to; None where it leads through a list or a mapping."""
+    """The section at a dotted path; None where it leads through a list or a mapping."""
     current: Any = kind
     for name in filter(None, path.split(".")):
         hints = typing.get_type_hints(current)
@@ -140,13 +139,13 @@ def section_at(kind: type[Any], path: str) -> type[Section] | None:
 
 
 def span_ms(text: str, key: str) -> int:
-    """A span of time such as 10s, 5m or 1h30m, in milliseconds."""
+    """A duration such as 10s, 5m or 1h30m, in milliseconds."""
     parts = SPAN.findall(text)
     if not parts or SPAN.sub("", text).strip():
-        raise Failure(f"{key}: {text!r} is no span of time: write 10s, 5m, 1h or 2d")
+        raise Failure(f"{key}: {text!r} is not a duration: write 10s, 5m, 1h or 2d")
     return sum(int(count) * UNIT_MS[unit] for count, unit in parts)
 
 
 def spark_span(text: str, key: str) -> str:
-    """A span of time as Spark wants to read it."""
+    """A duration in Spark's format."""
     return f"{span_ms(text, key)} milliseconds"

@@ -1,8 +1,8 @@
-"""Dead letters as columns: where they came from, why they failed, when.
+"""Dead letters as columns: their origin, the cause and time of the failure.
 
-Pure column work on Spark's own functions; used by the report and by redrive. The facts are in headers, written by
-whoever gave the record up: Kafka's share groups (KIP-1191), Kafka Connect, Spring. Invariant: a record without such
-headers is a dead letter of unknown cause and origin, never left out.
+Uses Spark's own functions only; called by the report and by redrive. The facts are in headers, written by the program
+that sent the record to the dead letter topic: Kafka's share groups (KIP-1191), Kafka Connect, Spring. Invariant: a
+record without such headers is a dead letter of unknown cause and origin, never skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# The first header that is there counts.
+# The first header that exists counts.
 ORIGIN_TOPIC = ("__dlq.errors.topic", "__connect.errors.topic", "kafka_dlt-original-topic")
 CAUSE = (
     "__dlq.errors.message",
@@ -23,12 +23,12 @@ CAUSE = (
 )
 GROUP = ("__dlq.errors.group", "__connect.errors.connector.name", "kafka_dlt-original-consumer-group")
 PREFIXES = ("__dlq.errors.", "__connect.errors.", "kafka_dlt-", "headrace.redriven")
-REDRIVEN = "headrace.redriven"  # how many times a record has been sent back to where it came from
+REDRIVEN = "headrace.redriven"  # how many times a record has been redriven to its topic of origin
 UNKNOWN = "unknown"
 
 
 def dead_letters(rows: DataFrame) -> DataFrame:
-    """The rows with cause, origin, failed_group and redriven added."""
+    """The rows with the columns cause, origin, failed_group and redriven added."""
     from pyspark.sql import functions as f
 
     redriven = f.coalesce(_header((REDRIVEN,)).try_cast("int"), f.lit(0))
@@ -41,7 +41,7 @@ def dead_letters(rows: DataFrame) -> DataFrame:
 
 
 def revived(letters: DataFrame, to_topic: str) -> DataFrame:
-    """Dead letters as records to send: without the headers of their death, with a count of their lives."""
+    """Dead letters as records to send: without the headers about the failure, with the redrive count incremented."""
     from pyspark.sql import functions as f
 
     def own(header: Column) -> Column:
@@ -60,7 +60,7 @@ def revived(letters: DataFrame, to_topic: str) -> DataFrame:
 
 
 def _header(names: tuple[str, ...]) -> Column:
-    """The text of the first of these headers that a record has."""
+    """The value, as text, of the first of these headers that a record has."""
     from pyspark.sql import functions as f
 
     def value(name: str) -> Column:

@@ -1,7 +1,7 @@
-"""The dedup pipeline: a topic without its doubles, to another topic, exactly once.
+"""The dedup pipeline: copies a topic without duplicates to another topic, exactly once.
 
-Doubles are records with the same `headrace.id` header, the same key, or the same value of an expression, within a
-span of event time. A record without an id or key is never a double.
+Duplicates are records with the same `headrace.id` header, the same key, or the same value of an expression, within a
+duration of event time. A record without an id or key is never a duplicate.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from headrace.spark.pipelines.watching import watch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SUMMARY = "a topic without doubles, by headrace.id, key or expression within a span of time"
+SUMMARY = "a topic without duplicates, by headrace.id, key or expression within a duration"
 TEMPLATE = """
 pipeline: dedup
 source:
   brokers: @BROKER@
   topics: [@TOPIC@]
 by: id                      # id (the header headrace.id), key, or an expression such as sha2(value, 256)
-within: 1h                  # records further apart than this are no doubles
-to:
+within: 1h                  # records further apart than this are not duplicates to:
   topic: @TOPIC@-once
 checkpoint: ./checkpoints/dedup
 trigger: 5s
@@ -78,7 +77,7 @@ def deduplicated(rows: DataFrame, by: str, within: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     identity = f.expr(KNOWN.get(by, by)).cast("string")
-    # Null would equal null: a record without identity gets the one that it has in its log.
+    # Nulls would be equal: a record without an id is identified by its topic, partition and offset.
     alone = f.concat_ws("/", f.lit("offset"), "topic", "partition", "offset")
     known = rows.withColumn("identity", f.concat_ws("/", f.lit("id"), identity))
     named = known.withColumn("identity", f.when(identity.isNull(), alone).otherwise(f.col("identity")))

@@ -1,7 +1,7 @@
-"""The dlq-report pipeline: dead letters by cause, topic and time as a page with plots; and their redrive.
+"""The dlq-report pipeline: reports dead letters by cause, topic and time as a page with plots, and redrives them.
 
-The report is one batch read. A redrive is a stream with an end: the checkpoint remembers how far dead letters have
-been looked at, so each is sent back once, and a second run takes only those that came since.
+The report is one batch read. A redrive is a stream that ends when it has caught up: the checkpoint stores its offsets,
+so each dead letter is redriven once, and a second run processes only those that came since.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ source:
   brokers: @BROKER@
   topics: [@TOPIC@]         # the dead letter topics
 page: ./dead-letters.html
-# To send a selection back to where it came from, say which and where to remember it:
-# redrive:
-#   where: cause like '%timeout%' and redriven < 3
-#   topic: orders           # without it, each goes to the topic it came from
+# To send a selection back to its topic of origin, give a condition and a checkpoint: redrive: where: cause like
+# '%timeout%' and redriven < 3 topic: orders           # without it, each goes to the topic it came from
 checkpoint: ./checkpoints/redrive
 """
 
@@ -62,9 +60,9 @@ class Config(Configuration, kw_only=True, frozen=True):
 
 def check(config: Config) -> None:
     if not config.page and config.redrive is None:
-        raise Failure("nothing to do: name a page to write, or a redrive, or both")
+        raise Failure("nothing to do: give the key page, the key redrive, or both")
     if config.redrive is not None and not config.checkpoint:
-        raise Failure("the key checkpoint is missing: a redrive needs a folder to remember what it has sent back")
+        raise Failure("the key checkpoint is missing: a redrive needs a folder to store its progress")
     check_source(config.source)
 
 
@@ -98,7 +96,7 @@ def run(config: Config, run: Run) -> dict[str, object]:
 
 
 def counted(letters: DataFrame) -> Letters:
-    """The counts of the report; few rows, whatever the topic holds."""
+    """The counts of the report; few rows, however large the topic."""
     from pyspark.sql import functions as f
 
     letters = letters.withColumn("hour", f.date_format("timestamp", "yyyy-MM-dd HH:00")).cache()
@@ -123,7 +121,7 @@ def counted(letters: DataFrame) -> Letters:
 
 
 def redriven(config: Config, redrive: Redrive, run: Run) -> int:
-    """Send the selection back; how many dead letters were looked at."""
+    """Redrive the selection; returns how many dead letters were read."""
     from pyspark.errors import AnalysisException
 
     letters = dead_letters(read_stream(run.spark, config.source))
@@ -132,7 +130,7 @@ def redriven(config: Config, redrive: Redrive, run: Run) -> int:
     except AnalysisException as error:
         raise Failure(f"redrive.where: {error.getMessage().splitlines()[0]}") from None
     if not redrive.topic:
-        # Without an origin there is nowhere to send it; it stays where it is, and in the report.
+        # Without an origin there is nowhere to send it: it is skipped, and stays in the report.
         selected = selected.where(f"origin != '{UNKNOWN}'")
     writer = revived(selected, redrive.topic).writeStream.format(FORMAT)
     writer = writer.option("kafka.bootstrap.servers", config.source.brokers)

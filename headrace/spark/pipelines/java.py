@@ -1,4 +1,4 @@
-"""Whether there is a Java that Spark runs on. Asked before Spark is started, for Spark's own words are many pages."""
+"""Checks for a Java that Spark can run on, before Spark starts, because Spark's own error is many pages long."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def check_java() -> None:
-    """Failure, with what to do, unless the Java that Spark would start is there and new enough."""
+    """Raise a Failure, with what to do, unless the Java that Spark would start exists and is new enough."""
     home = os.environ.get("JAVA_HOME")
     command = f"{home}/bin/java" if home else "java"
     try:
         done = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        where = f"JAVA_HOME is {home}, and {command} does not run" if home else "there is no java on the PATH"
+        where = f"JAVA_HOME is {home}, but {command} does not run" if home else "there is no java on the PATH"
         raise Failure(f"Spark needs Java {OLDEST} or newer: {where}; install openjdk-17-jre-headless") from None
     found = VERSION.search(done.stderr + done.stdout)
     if found is None or int(found[1]) < OLDEST:

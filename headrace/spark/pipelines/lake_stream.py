@@ -1,8 +1,8 @@
-"""A plan of a replay as a source of Spark: a stream whose micro-batches are the plan's steps.
+"""A replay plan as a Spark source: a stream whose micro-batches are the plan's steps.
 
-Registered by the replay pipeline. Being a stream, a replay goes on after a crash at the step where it was, and the
-sink writes each step exactly once. Invariant: within a step each partition is one task, which reads in the order of
-offsets; so records with the same key keep their order.
+Registered by the replay pipeline. As a stream, a replay continues after a crash at the step where it was, and the sink
+writes each step exactly once. Invariant: within a step each partition is one task, which reads in offset order; so
+records with the same key keep their order.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"step": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(1)  # one step a batch; only that there is a limit matters
+        return ReadMaxRows(1)  # one step per batch; the value is not used, only that there is a limit
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """A plan has its end from the beginning."""
+        """Nothing to do: a plan has a fixed end."""
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         last = self._plan.steps if self._plan.ranges else 0
@@ -85,7 +85,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def within(batch: pa.RecordBatch, since_ms: int | None, until_ms: int | None) -> pa.RecordBatch:
-    """The rows from one moment on and before another."""
+    """The rows with timestamps from `since_ms` to before `until_ms`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,6 @@
-"""Starting a pipeline: Java, Spark, the metrics page, the status file; and the end of all of them.
+"""Runs a pipeline: starts and stops Spark, the metrics endpoint and the status file.
 
-Called by the command line and by tests (with a session of their own). Invariant: whatever Spark throws leaves as one
+Called by the command line, and by tests with their own session. Invariant: any exception of Spark is raised as one
 Failure; a session that was started here is stopped here.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Reporters:
-    """Several reporters as one."""
+    """Forwards to several reporters."""
 
     def __init__(self, several: Sequence[Reporter]) -> None:
         self._voices = several
@@ -54,7 +54,7 @@ class Reporters:
 
 
 class StatusKeeper:
-    """A reporter that keeps the status file of a checkpoint up to date."""
+    """A reporter that updates the status file of a checkpoint."""
 
     def __init__(self, checkpoint: Checkpoint, config: Configuration, clock: Clock) -> None:
         self._checkpoint = checkpoint
@@ -63,13 +63,13 @@ class StatusKeeper:
         self._facts: dict[str, StreamFacts] = {}
 
     def note(self, text: str) -> None:
-        """The status holds numbers only."""
+        """Notes are not part of the status."""
 
     def batch(self, done: int, total: int) -> None:
         """Streams only."""
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Results are not status."""
+        """Results are not part of the status."""
 
     def stream(self, query: str, facts: StreamFacts) -> None:
         self._facts[query] = facts
@@ -101,7 +101,7 @@ def launch(
     stop_asked: Callable[[], bool] = lambda: False,
     spark: SparkSession | None = None,
 ) -> dict[str, object]:
-    """Run a pipeline to its end; the facts that it tells at the end."""
+    """Run a pipeline to its end; returns its facts."""
     clock = SystemClock()
     made = pipeline(config.pipeline, config.title())
     several: list[Reporter] = [reporter or SilentReporter()]
@@ -145,9 +145,9 @@ def _guarded(made: Pipeline, config: Configuration, run: Run) -> dict[str, objec
     from headrace.spark.data_source import HeadraceDataSource
 
     try:
-        # Spark finds it by its name, too, but looks for it in a new process, which a busy machine may starve.
+        # Spark would find it by its name too, but in a new process, which may time out on a busy machine.
         run.spark.dataSource.register(HeadraceDataSource)
-        # As a sink it is found only through the session that is active in this thread, and this makes it so.
+        # As a sink it is found only through the session that is active in this thread, which this call activates.
         run.spark.createDataFrame([(1,)], "one int")
         return made.run(config, run)
     except (PySparkException, Py4JError) as error:
@@ -155,7 +155,7 @@ def _guarded(made: Pipeline, config: Configuration, run: Run) -> dict[str, objec
 
 
 def start_spark(config: Configuration, master: str | None) -> SparkSession:
-    """A session on the named master; under spark-submit on the one that was submitted to; else on this machine."""
+    """A session on the named master; under spark-submit on the submitted one; else on the local machine."""
     check_java()
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -165,7 +165,7 @@ def start_spark(config: Configuration, master: str | None) -> SparkSession:
     if master is not None or not submitted:
         builder = builder.master(master or "local[*]")
     if not submitted and (master or "local").startswith("local"):
-        # Spark would take the first python3 on the PATH, which need not be the one that has headrace.
+        # Spark would use the first python3 on the PATH, in which headrace may not be installed.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in {**quiet_settings(submitted), **config.spark}.items():
         builder = builder.config(name, value)
@@ -173,16 +173,16 @@ def start_spark(config: Configuration, master: str | None) -> SparkSession:
     try:
         session = builder.getOrCreate()
     except (PySparkException, RuntimeError) as error:
-        raise Failure(f"Spark does not start: {plain_error(error)}") from error
+        raise Failure(f"Spark did not start: {plain_error(error)}") from error
     if threading.current_thread() is threading.main_thread():
-        # Spark puts a handler of its own there, which would tear down what Ctrl-C is to end cleanly.
+        # Spark installs its own handler, which would break the clean stop on Ctrl-C.
         signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
 def quiet_settings(submitted: bool) -> dict[str, str]:
-    """What fits one machine and a terminal; a cluster brings its own settings."""
+    """Settings for a single machine and quiet output; a cluster has its own settings."""
     settings = {"spark.sql.session.timeZone": "UTC"}
     if not submitted:
         log_settings = files("headrace.spark.pipelines") / "log4j2.properties"

@@ -1,7 +1,7 @@
-"""What is measured in a window: counts, rates, sums, percentiles and the most frequent values of a field.
+"""The measures of a window: counts, rates, sums, percentiles and the most frequent values of a field.
 
 Called by the aggregate pipeline. A measure is a word (`count`, `rate`) or a section with one kind in it. Invariant: a
-measure that names a field which the lines do not have is refused before Spark starts.
+measure of a field that the lines do not have is rejected before Spark starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS = ("sum", "avg", "min", "max", "distinct", "count_if", "percentile", "top"
 
 
 class MeasureSection(Section, kw_only=True, frozen=True):
-    """One kind; `percentile` (0 to 1) and `top` (how many) also say of which field: `of`."""
+    """One kind of measure; `percentile` (0 to 1) and `top` (how many) also need the field: `of`."""
 
     sum: str | None = None
     avg: str | None = None
@@ -46,22 +46,24 @@ def check_measures(measures: Mapping[str, Measure], fields: Collection[str]) -> 
 def _check(key: str, measure: MeasureSection, fields: Collection[str]) -> None:
     kinds = [kind for kind in KINDS if getattr(measure, kind) is not None]
     if len(kinds) != 1:
-        raise Failure(f"{key} needs one kind, and has {', '.join(kinds) or 'none'}: choose one of {', '.join(KINDS)}")
+        raise Failure(
+            f"{key} needs exactly one kind, but has {', '.join(kinds) or 'none'}: choose one of {', '.join(KINDS)}"
+        )
     kind = kinds[0]
     needs_field = kind in ("percentile", "top")
     if needs_field != (measure.of is not None):
-        raise Failure(f"{key}: {'say of which field: `of: NAME`' if needs_field else f'{kind} takes no `of`'}")
+        raise Failure(f"{key}: {'name the field: `of: NAME`' if needs_field else f'{kind} takes no `of`: remove it'}")
     if kind == "percentile" and not 0 <= (measure.percentile or 0) <= 1:
-        raise Failure(f"{key}.percentile is between 0 and 1, such as 0.95")
+        raise Failure(f"{key}.percentile must be between 0 and 1, such as 0.95")
     if kind == "top" and not 1 <= (measure.top or 0) <= 1000:
-        raise Failure(f"{key}.top is between 1 and 1000")
+        raise Failure(f"{key}.top must be between 1 and 1000")
     field = measure.of if needs_field else getattr(measure, kind)
     if kind != "count_if" and field not in fields:
-        raise Failure(f"{key}: the lines have no field {field}: they have {', '.join(sorted(fields))}")
+        raise Failure(f"{key}: the lines have no field {field}: choose from {', '.join(sorted(fields))}")
 
 
 def column(name: str, measure: Measure, window_ms: int) -> Column:
-    """The measure as an aggregate of Spark."""
+    """The measure as a Spark aggregate."""
     from pyspark.sql import functions as f
 
     found: Column

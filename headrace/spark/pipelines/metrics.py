@@ -1,6 +1,6 @@
-"""Prometheus metrics of a pipeline: a reporter that counts, and the page where they are read.
+"""Prometheus metrics of a pipeline: a reporter that counts, and the HTTP endpoint.
 
-Made by the launcher when the configuration has a `metrics` section. The numbers are those of the live line.
+Made by the launcher when the configuration has a `metrics` section. The numbers are those of the progress line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PipelineMetrics:
         self._tasks_done = gauge("tasks_done", "Tasks of the stages at work that are done.")
 
     def note(self, text: str) -> None:
-        """Words are no numbers."""
+        """Notes are not metrics."""
 
     def stream(self, query: str, facts: StreamFacts) -> None:
         labels = (*self._labels, query)
@@ -62,12 +62,12 @@ class PipelineMetrics:
         """Results are not metrics."""
 
     def serve(self, where: Metrics) -> tuple[int, Callable[[], None]]:
-        """Open the page; its port, and the way to close it."""
+        """Start the endpoint; returns its port and the function that stops it."""
         try:
             server, _thread = start_http_server(where.port, where.host, self.registry)
         except OSError as error:
             raise Failure(
-                f"metrics: {where.host}:{where.port} cannot be listened on ({error.strerror}): choose another port"
+                f"metrics: cannot listen on {where.host}:{where.port} ({error.strerror}): choose another port"
             ) from None
 
         def close() -> None:

@@ -1,8 +1,8 @@
-"""Log lines to columns: JSON, logfmt and access logs. All of it is Spark's own functions: no Python per row.
+"""Parses log lines into columns: JSON, logfmt and access logs. Uses Spark's own functions: no Python per row.
 
-Called by the pipelines that look into values. A parser adds one column `line` (the value as text), a column for each
-field, and `parsed`, which is false for a line that is not in the format. Invariant: a line that cannot be parsed has
-null fields and parsed = false; it never fails the query.
+Called by pipelines that parse values. A parser adds a column `line` (the value as text), a column for each field, and
+`parsed`, which is false for a line that is not in the format. Invariant: a line that cannot be parsed has null fields
+and parsed = false; it never fails the query.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Parse(Section, kw_only=True, frozen=True):
 def check_parse(parse: Parse, key: str) -> None:
     if parse.format == "access-log":
         if parse.fields:
-            raise Failure(f"{key}.fields: an access log has its own fields: {', '.join(ACCESS_FIELDS)}; leave it out")
+            raise Failure(f"{key}.fields: an access log has fixed fields: {', '.join(ACCESS_FIELDS)}; remove the key")
         return
     if not parse.fields:
         raise Failure(f"{key}.fields is missing: name the fields of a {parse.format} line, such as `status: int`")
     for name, kind in parse.fields.items():
         if kind not in TYPES:
-            raise Failure(f"{key}.fields.{name}: {kind!r} is no type: choose one of {', '.join(TYPES)}")
+            raise Failure(f"{key}.fields.{name}: {kind!r} is not a type: choose one of {', '.join(TYPES)}")
         if not NAME.fullmatch(name):
-            raise Failure(f"{key}.fields: {name!r} is no name of a field: letters, digits, _ . and - only")
+            raise Failure(f"{key}.fields: {name!r} is not a field name: use letters, digits, _ . and - only")
 
 
 def field_types(parse: Parse) -> dict[str, str]:
@@ -75,7 +75,7 @@ def parsed(rows: DataFrame, parse: Parse) -> DataFrame:
 def _json(rows: DataFrame, fields: dict[str, str]) -> DataFrame:
     from pyspark.sql.functions import col, from_json
 
-    # A garbled line is told by a column of its own; PERMISSIVE would otherwise hide it among nulls.
+    # A malformed line is marked by its own column; in PERMISSIVE mode it would otherwise only be nulls.
     schema = ", ".join([f"`{name}` {kind}" for name, kind in fields.items()] + ["`_garbled` string"])
     rows = rows.withColumn("_fields", from_json("line", schema, {"columnNameOfCorruptRecord": "_garbled"}))
     ok = col("_fields").isNotNull() & col("_fields._garbled").isNull()
@@ -91,7 +91,7 @@ def _logfmt(rows: DataFrame, fields: dict[str, str]) -> DataFrame:
 
 
 def _logfmt_value(name: str) -> Column:
-    """`name=value` or `name="value with \\"quotes\\""`; null if it is not on the line."""
+    """`name=value` or `name="value with \\"quotes\\""`; null if the line has no such field."""
     from pyspark.sql.functions import col, lit, regexp_extract, regexp_replace, when
 
     pattern = rf'(?:^|\s){re.escape(name)}=(?:"((?:[^"\\]|\\.)*)"|([^\s"]*))'
@@ -114,5 +114,5 @@ def _access_log(rows: DataFrame) -> DataFrame:
 
 
 def _cast(column: Column, kind: str) -> Column:
-    """To a type; text that does not fit becomes null instead of failing the query."""
+    """Cast to a type; invalid text becomes null instead of failing the query."""
     return column if kind == "string" else column.try_cast(kind)

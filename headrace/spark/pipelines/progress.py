@@ -1,7 +1,7 @@
-"""How a stream stands: rows a second, lag, time to catch up. The arithmetic, without a clock of its own.
+"""The progress of a stream: rows per second, lag, time to catch up. Pure: the caller passes the time.
 
-Called by the watcher of streams with Spark's progress reports. Invariant: rates are smoothed over batches, so one slow
-batch does not swing them; a time to catch up is only told when the stream gains on its topics.
+Called by watching.py with Spark's progress reports. Invariant: rates are smoothed over batches, so one slow batch
+hardly changes them; there is a time to catch up only when the stream is faster than its producers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ WEIGHT = 0.3  # of the newest batch in a rate: high enough to follow, low enough
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
     batch: int
-    rows: int  # of all batches since the start
+    rows: int  # in all batches since the start
     rows_per_s: float
-    lag: int | None  # records that the topics hold beyond the last batch; None: the source does not tell
-    catch_up_s: float | None  # None: never at this pace, or nothing to catch up with
+    lag: int | None  # records in the topics after the last batch; None: not reported by the source
+    catch_up_s: float | None  # None: never at this rate, or there is no lag
     batch_s: float
 
 
@@ -30,10 +30,10 @@ class StreamPace:
     def __init__(self) -> None:
         self._rows = 0
         self._batch = -1
-        self._last_report = ""  # Spark hands out its last reports again and again; their times rise
+        self._last_report = ""  # Spark returns the latest reports repeatedly; their times ascend
         self._rows_per_s: float | None = None
         self._arriving_per_s: float | None = None
-        self._last: tuple[float, int] | None = None  # when, and how far the topics reached then
+        self._last: tuple[float, int] | None = None  # time, and total end offset of the topics then
 
     def take(self, report: Mapping[str, Any], now_s: float) -> StreamFacts | None:
         """The facts after a report; None if this report has been taken before."""
@@ -44,7 +44,7 @@ class StreamPace:
         rows = max(0, int(report.get("numInputRows") or 0))
         self._rows += rows
         batch_s = float(report.get("durationMs", {}).get("triggerExecution", 0)) / 1000
-        if rows and batch_s:  # an idle look at the topics says nothing of the pace
+        if rows and batch_s:  # an empty batch tells nothing about the rate
             self._rows_per_s = smoothed(self._rows_per_s, rows / batch_s)
         lag, reach = positions(report.get("sources", ()))
         if reach is not None:
@@ -63,7 +63,7 @@ def smoothed(before: float | None, now: float) -> float:
 
 
 def positions(sources: Any) -> tuple[int | None, int | None]:
-    """How far the topics are ahead of the batch, and how far they reach, over all sources that tell."""
+    """The lag behind the topics and their total end offset, over all sources that report them."""
     lag = reach = 0
     told = False
     for source in sources:
@@ -77,7 +77,7 @@ def positions(sources: Any) -> tuple[int | None, int | None]:
 
 
 def offsets(value: Any) -> dict[tuple[str, str], int] | None:
-    """{"topic": {"0": 7}} as a flat mapping, also when Spark hands it on as text; None if it is something else."""
+    """{"topic": {"0": 7}} as a flat mapping, also when Spark passes it as text; None if it is something else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

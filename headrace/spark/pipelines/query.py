@@ -1,10 +1,10 @@
-"""A stream of a pipeline, started, and started again where Spark gave it up for want of time.
+"""A streaming query of a pipeline, restarted when Spark timed out waiting for a Python process.
 
-Made by `start` for every pipeline that streams; followed by watching.py. For a source or sink in Python Spark starts a
-Python process and waits ten seconds for it: no longer, and there is no setting. On a busy machine that is too short
-to load PySpark. What was done by then is in the checkpoint, so the query goes on from there.
+Made by `start` for every pipeline that streams; followed by watching.py. For a Python source or sink Spark starts a
+Python process and waits ten seconds for it, without a setting to change that. On a busy machine that is too short to
+load PySpark. Finished batches are in the checkpoint, so the query continues from there.
 
-Invariant: a query that fails for another reason, or again and again for this one without a batch between, has failed.
+Invariant: a query that fails for another reason, or repeatedly for this one without finishing a batch, has failed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Query:
 
     @property
     def current(self) -> StreamingQuery:
-        """The query as it runs now."""
-        assert self._current is not None, "a query is begun before it is looked at"
+        """The running query."""
+        assert self._current is not None, "begin() must be called first"
         return self._current
 
     def begin_again(self, error: Exception) -> bool:
-        """Whether the query that failed with this error was begun anew."""
+        """Restart the query that failed with this error, if it may be restarted; whether it was."""
         if self.current.recentProgress:
             self._tries = 0
         if _TOO_LATE not in str(error) or self._tries >= _TRIES:
@@ -49,7 +49,7 @@ class Query:
 
 
 def start(writer: DataStreamWriter, name: str, trigger: str, folder: str) -> Query:
-    """Start a query that takes a batch as often as the trigger says, with its checkpoint in a folder."""
+    """Start a query with this trigger, and its checkpoint in this folder."""
     if trigger == AVAILABLE_NOW:
         triggered = writer.trigger(availableNow=True)
     else:

@@ -1,7 +1,7 @@
-"""The replay pipeline: a range of the lake, by time or by offset, back into a topic, exactly once.
+"""The replay pipeline: writes a range of the lake, by time or offset, back to a topic, exactly once.
 
-It ends when the range is written. Started again with the same checkpoint it goes on where it was, and does nothing
-once it is through; for a second replay take a second checkpoint.
+It ends when the range is written. Restarted with the same checkpoint it continues where it was, and does nothing once
+it is finished; a second replay needs another checkpoint.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ TEMPLATE = """
 pipeline: replay
 lake: ./lake
 topics: [@TOPIC@]
-since: 2026-01-01T00:00:00Z   # records of this moment and later; leave out for all
-until: 2027-01-01T00:00:00Z   # records before this moment
-to:
+since: 2026-01-01T00:00:00Z   # records at or after this time; omit for all
+until: 2027-01-01T00:00:00Z   # records before this time to:
   brokers: @BROKER@
-  topic: @TOPIC@-replayed     # without it, each record goes to the topic it came from
+  topic: @TOPIC@-replayed     # without it, each record goes to its original topic
 checkpoint: ./checkpoints/replay-1
 """
 
 
 class Target(Section, kw_only=True, frozen=True):
-    """Without a topic, each record goes to the one it came from."""
+    """Without a topic, each record goes to its original topic."""
 
     brokers: str = "127.0.0.1:9092"
     topic: str = ""
@@ -49,7 +48,7 @@ class Target(Section, kw_only=True, frozen=True):
 
 
 class Config(StreamConfiguration, kw_only=True, frozen=True):
-    """`offsets` is topic -> partition -> [first, end]; the end may be left out."""
+    """`offsets` is topic -> partition -> [first, end]; the end may be omitted."""
 
     lake: str
     to: Target
@@ -66,9 +65,9 @@ def check(config: Config) -> None:
     if bad:
         raise Failure(f"offsets.{bad[0]}: write each partition as `0: [first, end]` or `0: [first]`")
     if config.trigger != AVAILABLE_NOW:
-        raise Failure(f"trigger: a replay has an end, so it is always {AVAILABLE_NOW}: leave the key out")
+        raise Failure(f"trigger: a replay has an end, so it is always {AVAILABLE_NOW}: remove the key")
     if config.rows_per_step < 1:
-        raise Failure("rows_per_step is at least 1")
+        raise Failure("rows_per_step must be at least 1")
 
 
 def topics(config: Config) -> list[Needed]:
@@ -102,7 +101,7 @@ def run(config: Config, run: Run) -> dict[str, object]:
 
 
 def settled_plan(config: Config, run: Run) -> Plan:
-    """The plan that the first start made; a later start may find a lake that has grown."""
+    """The plan made at the first start; the lake may have grown since."""
     known = run.checkpoint.load(PLAN)
     if known is not None:
         return msgspec.convert(known, Plan)
@@ -118,14 +117,14 @@ def settled_plan(config: Config, run: Run) -> Plan:
 
 
 def moment_ms(moment: datetime | None) -> int | None:
-    """A moment without a zone is UTC, like the hours of the lake."""
+    """Epoch milliseconds; a time without a time zone is UTC, like the hours of the lake."""
     if moment is None:
         return None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def selected(rows: DataFrame, target: Target) -> DataFrame:
-    """The columns that the sink takes."""
+    """The columns for the sink."""
     from pyspark.sql.functions import lit
 
     columns = ["key", "value", "headers"]

@@ -1,7 +1,7 @@
-"""What a replay is to do: which offsets of the lake, in how many steps. Pure, and the same after every restart.
+"""The plan of a replay: which offsets of the lake, in how many steps. Pure, and unchanged by restarts.
 
-Made once, when a replay first starts, and kept in its checkpoint: the lake may grow and be compacted meanwhile, the
-plan stays. Invariant: the steps of a partition are disjoint, rise, and cover its range.
+Made once, when a replay first starts, and stored in its checkpoint: the lake may grow and be compacted meanwhile, the
+plan does not change. Invariant: the steps of a partition are disjoint, ascending, and cover its range.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Plan(msgspec.Struct, frozen=True):
     until_ms: int | None = None
 
     def slices(self, first_step: int, end_step: int) -> list[Range]:
-        """The offsets of each partition that belong to these steps."""
+        """The offsets of each partition in these steps."""
         found = []
         for whole in self.ranges:
             length = whole.end - whole.start
@@ -49,10 +49,10 @@ def make_plan(
     until_ms: int | None,
     rows_per_step: int,
 ) -> Plan:
-    """Ranges of every partition that has rows of the wanted topics, offsets and times."""
+    """Plan the ranges of every partition with rows of the wanted topics, offsets and times."""
     unknown = sorted({*topics, *offsets} - set(contents.topics()))
     if unknown:
-        raise Failure(f"the lake {lake} has no topic {', '.join(unknown)}: it has {', '.join(contents.topics())}")
+        raise Failure(f"the lake {lake} has no topic {', '.join(unknown)}: choose from {', '.join(contents.topics())}")
     found: dict[tuple[str, int], tuple[int, int]] = {}
     rows = 0
     for file in contents.files.values():
@@ -73,7 +73,7 @@ def make_plan(
 
 
 def wanted(offsets: Mapping[str, Mapping[int, Sequence[int]]], topic: str, partition: int) -> tuple[int, int | None]:
-    """From where up to where a partition is wanted; a topic with offsets is wanted only where it names them."""
+    """The wanted offset range of a partition; of a topic with offsets, only the named partitions are wanted."""
     if topic not in offsets:
         return 0, None
     named = offsets[topic].get(partition)

@@ -1,7 +1,7 @@
-"""The report on dead letters as one HTML page with plots, readable offline: plain SVG, no scripts.
+"""The report on dead letters as one HTML page with plots that works offline: plain SVG, no scripts.
 
-Pure: counts in, text out. Called by the dlq-report pipeline. Invariant: whatever came out of a record (a cause, a
-topic) is escaped.
+Pure: counts in, text out. Called by the dlq-report pipeline. Invariant: all text from records (causes, topics) is
+escaped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 960, 260, 60, 40
 
 @dataclass(frozen=True)
 class Letters:
-    """What is known of the dead letters: counts by cause and origin, by cause and hour, and some examples."""
+    """The contents of the report: counts by cause and origin, by cause and hour, and some examples."""
 
     total: int
     by_cause: Sequence[tuple[str, int]]
@@ -57,7 +57,7 @@ svg text { font: 12px system-ui, sans-serif; fill: #555; }
 
 
 def hours_plot(by_hour: Sequence[tuple[str, str, int]], colors: Mapping[str, str]) -> str:
-    """Stacked bars: one an hour, a colour for each cause."""
+    """Stacked bars: one per hour, a colour per cause."""
     hours = sorted({hour for hour, _, _ in by_hour})
     if not hours:
         return "<p>None.</p>"
@@ -90,7 +90,7 @@ def legend(causes: Sequence[str], colors: Mapping[str, str]) -> str:
 
 
 def bars(counts: Sequence[tuple[str, int]], colors: Mapping[str, str]) -> str:
-    """A table whose numbers are also lengths."""
+    """A table of counts with bars."""
     highest = max((count for _, count in counts), default=1)
     rows = (
         f"<tr><td>{escape(name)}</td><td class='number'>{count:,}</td><td><span class='bar' style='"
@@ -113,7 +113,7 @@ def examples_table(examples: Sequence[Mapping[str, object]]) -> str:
 
 
 def folded(counts: Sequence[tuple[str, int]], most: int = len(COLORS)) -> list[tuple[str, int]]:
-    """The largest counts, the rest as one: a plot with a hundred colours tells nothing."""
+    """The largest counts, and the sum of the rest: a plot with a hundred colours is unreadable."""
     ranked = sorted(counts, key=lambda pair: (-pair[1], pair[0]))
     if len(ranked) <= most:
         return ranked

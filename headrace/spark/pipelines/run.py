@@ -1,7 +1,7 @@
-"""What a pipeline is handed for one run: Spark, the clock, a way to tell how it goes, and the wish to stop.
+"""What a pipeline gets for one run: Spark, the clock, a reporter, and whether it was asked to stop.
 
-Built by the launcher; read by every pipeline. Invariant: pipelines print nothing themselves; what they have to say
-goes through the reporter, so that a terminal, a log and a test can each show it in their own way.
+Built by the launcher; read by every pipeline. Invariant: pipelines do not print; all output goes through the reporter,
+so that a terminal, a log and a test can each show it in their own way.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 class Reporter(Protocol):
     def note(self, text: str) -> None:
-        """Something worth a line, once."""
+        """A one-line message."""
         ...
 
     def stream(self, query: str, facts: StreamFacts) -> None:
-        """How a stream stands, after each of its batches."""
+        """The progress of a stream, after each of its batches."""
         ...
 
     def batch(self, done: int, total: int) -> None:
-        """How far a job with an end has come."""
+        """The progress of a job with an end."""
         ...
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Rows that somebody wants to see."""
+        """Rows to be shown."""
         ...
 
 
 class SilentReporter:
-    """A reporter for nobody."""
+    """A reporter that discards everything."""
 
     def note(self, text: str) -> None:
         pass
@@ -62,6 +62,6 @@ class Run:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint of a stream; it is this pipeline's."""
+        """The checkpoint of a stream, which this pipeline owns."""
         assert self.held is not None, "only streams have checkpoints"
         return self.held

@@ -1,7 +1,7 @@
-"""Spark's errors in one line. Spark wraps what went wrong into pages of Java and Python; the cause is one line of it.
+"""Extracts the one-line cause from Spark's errors, which are pages of Java and Python stack traces.
 
-Pure. Called by the launcher and the watcher of streams. The order of search: what our own code says (Failure), then
-Spark's error class with its message, then the last exception of any kind.
+Pure. Called by launch.py and watching.py. It looks for a Failure of headrace first, then for Spark's error class with
+its message, then for the last exception of any kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 OURS = re.compile(r"headrace(?:\.\w+)+: (.+)")
 RAISED = re.compile(r"^(?:[\w.$]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
-# A lookahead, for one class may stand within the message of another.
+# A lookahead, because one class may be within the message of another.
 CLASSED = re.compile(r"(?=\[([A-Z][A-Z0-9_.]+)\] ?(.+?)(?: SQLSTATE:.*)?$)", re.MULTILINE)
 WRAPPERS = {"STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "FOREACH_BATCH_USER_FUNCTION_ERROR"}
 

@@ -1,7 +1,7 @@
-"""The sql pipeline: one statement of Spark SQL over topics as tables, to a topic, to Parquet files or to the console.
+"""The sql pipeline: runs one Spark SQL statement over topics as tables, into a topic, Parquet files or the console.
 
-As a batch it runs over what the topics hold now; as a stream it goes on. A table of a topic has the columns of the
-source, and, if it says how to parse, a column for each field.
+As a batch it reads the current contents of the topics; as a stream it runs continuously. A table of a topic has the
+columns of the source, and with `parse` a column for each field.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ tables:
     source:
       brokers: @BROKER@
       topics: [@TOPIC@]
-    parse: {format: access-log}   # leave out for raw records: key, value, topic, partition, offset, timestamp
+    parse: {format: access-log}   # omit for raw records: key, value, topic, partition, offset, timestamp
 statement: |
   select status, count(*) as requests from lines group by status order by requests desc
 to:
@@ -56,7 +56,7 @@ class TableSection(Section, kw_only=True, frozen=True):
 
 
 class Console(Section, kw_only=True, frozen=True):
-    """Rows in the terminal; at most `rows` of each result."""
+    """Print rows in the terminal; at most `rows` of each result."""
 
     rows: int = MOST_ROWS
 
@@ -78,13 +78,13 @@ class Config(Configuration, kw_only=True, frozen=True):
 
 def check(config: Config) -> None:
     if bool(config.statement) == bool(config.file):
-        raise Failure("either statement (the SQL itself) or file (where it is) is needed")
+        raise Failure("give exactly one of statement (the SQL) and file (its path)")
     if sum(target is not None for target in (config.to.topic, config.to.parquet, config.to.console)) != 1:
-        raise Failure("to needs one target: topic, parquet or console")
+        raise Failure("to needs exactly one target: topic, parquet or console")
     if not config.tables:
         raise Failure("tables is empty: name at least one, with its source")
     if config.mode == "stream" and not config.checkpoint:
-        raise Failure("the key checkpoint is missing: a stream needs a folder to remember how far it is")
+        raise Failure("the key checkpoint is missing: a stream needs a folder to store its progress")
     for name, table in config.tables.items():
         check_source(table.source, f"tables.{name}.source")
         if table.parse is not None:
@@ -112,7 +112,7 @@ def run(config: Config, run: Run) -> dict[str, object]:
 
 
 def written(result: DataFrame, config: Config, run: Run) -> dict[str, object]:
-    """Run the statement once, over what there is."""
+    """Run the statement once, as a batch."""
     with job_progress(run):
         if config.to.topic is not None:
             options = target_options(config.to.topic, brokers_of(config))
@@ -125,7 +125,7 @@ def written(result: DataFrame, config: Config, run: Run) -> dict[str, object]:
 
 
 def streamed(result: DataFrame, config: Config, run: Run) -> dict[str, object]:
-    """Run the statement on and on."""
+    """Run the statement as a stream."""
     if config.to.topic is not None:
         writer = to_topic(as_records(result), config.to.topic, brokers_of(config))
     elif config.to.parquet is not None:
@@ -148,7 +148,7 @@ def show(result: DataFrame, config: Config, run: Run) -> int:
 
 
 def as_records(result: DataFrame) -> DataFrame:
-    """A result that has no column `value` is written as JSON, a row a record."""
+    """A result without a column `value` is written as JSON, one record per row."""
     from pyspark.sql import functions as f
 
     if "value" in result.columns:
@@ -167,4 +167,4 @@ def statement_of(config: Config) -> str:
     try:
         return open_storage(folder or ".").read(name).decode().strip().rstrip(";")
     except FileNotFoundError:
-        raise Failure(f"file: there is no {config.file}") from None
+        raise Failure(f"file: {config.file} does not exist: correct the path") from None

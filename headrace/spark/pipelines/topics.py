@@ -1,6 +1,6 @@
-"""Topics as pipelines read and write them: options of the source and the sink, and a check that topics are there.
+"""Topics of pipelines: their options for the source and the sink, and a check that they exist.
 
-Called by every pipeline. Invariant: a topic that is missing is an error before Spark starts to work, with its name.
+Called by every pipeline. Invariant: a missing topic is an error with its name before Spark runs any job.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FORMAT = "headrace"
 PATIENCE_S = 10.0
 
 
-Needed = tuple[str, str]  # brokers and a topic that must be there
+Needed = tuple[str, str]  # brokers, and a topic that must exist there
 
 
 def check_source(source: SourceSection, key: str = "source") -> None:
-    """The configuration names topics in one way."""
+    """Check that the configuration names topics by list or by pattern, not both."""
     if bool(source.topics) == bool(source.pattern):
         raise Failure(f"{key} needs either topics (a list of names) or pattern (a regular expression)")
 
@@ -38,7 +38,7 @@ def target_topics(target: TopicTarget, source_brokers: str) -> list[Needed]:
 
 
 def check_topics(needed: Iterable[Needed]) -> None:
-    """Failure names the first topics that are not there."""
+    """Raise a Failure that names the missing topics."""
     by_brokers: dict[str, list[str]] = {}
     for brokers, name in needed:
         by_brokers.setdefault(brokers, []).append(name)
@@ -48,7 +48,7 @@ def check_topics(needed: Iterable[Needed]) -> None:
         missing = [name for name in names if name not in found]
         if missing:
             raise Failure(
-                f"there is no topic {', '.join(missing)} at {brokers}: correct the name, or create it with "
+                f"topic {', '.join(missing)} does not exist at {brokers}: correct the name, or create it with "
                 f"`headrace topic create {missing[0]}`"
             )
 
@@ -58,7 +58,7 @@ def source_options(source: SourceSection) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": source.brokers,
         "includeHeaders": "true",
-        # A pipeline must not carry on what a transaction took back.
+        # A pipeline must not process records of aborted transactions.
         "kafka.isolation.level": "read_committed",
         "startingOffsets": source.starting,
         **subscription,

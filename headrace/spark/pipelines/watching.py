@@ -1,7 +1,7 @@
-"""Watching a pipeline at work: streams until they end, fail or are told to stop; jobs with an end until they end.
+"""Follows a running pipeline: streams until they end, fail or are stopped; jobs until they end.
 
 Called by pipelines with the queries they have started. Invariant: when `watch` returns or raises, every query has
-ended; the first that fails for good takes the others with it, and its cause is one line.
+ended; the first that fails for good stops the others, and its cause is reported in one line.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headrace.spark.pipelines.query import Query
 from headrace.spark.pipelines.run import Run
 from headrace.spark.pipelines.spark_errors import plain_error
 
-LOOK_S = 0.3  # how often progress is looked at
+LOOK_S = 0.3  # how often progress is polled
 
 
 def watch(queries: Mapping[str, Query], run: Run, each_look: Callable[[], None] | None = None) -> int:
-    """Follow the queries to their end; how many rows they took in."""
+    """Follow the queries to their end; returns how many rows they read."""
     paces = {name: StreamPace() for name in queries}
     rows = dict.fromkeys(queries, 0)
 
@@ -54,14 +54,14 @@ def _goes_on(name: str, query: Query, run: Run) -> bool:
         return not query.current.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # it takes fractions, too
     except StreamingQueryException as error:
         if query.begin_again(error):
-            run.reporter.note(f"{name}: Spark gave up waiting for a Python process; the query is started again")
+            run.reporter.note(f"{name}: Spark timed out waiting for a Python process; the query is restarted")
             return True
         raise Failure(f"{name} stopped: {plain_error(error)}") from None
 
 
 @contextmanager
 def job_progress(run: Run) -> Iterator[None]:
-    """Tell how many tasks of the stages at work are done, while the block runs Spark jobs."""
+    """Report how many tasks of the active stages are done, while the block runs Spark jobs."""
     tracker = run.spark.sparkContext.statusTracker()
     over = threading.Event()
 

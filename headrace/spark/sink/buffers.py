@@ -1,8 +1,8 @@
-"""Rows on their way into batches: one section in the making for each partition that gets rows.
+"""Collects rows into record batches: one open section for each partition that gets rows.
 
-Owned by one task, between rows.py, which brings whole Arrow batches, and sender.py, which takes whole record
-batches. A row goes where its column partition says, else where its key belongs by the hash of Kafka's Java client;
-rows without a key go together, to another partition with each Arrow batch.
+Owned by one task, between rows.py, which provides Arrow batches, and sender.py, which takes complete record batches. A
+row goes to the partition in its column `partition`, else to the one chosen by the hash of its key, as in Kafka's Java
+client; rows without a key go to one partition per Arrow batch, in turn.
 
 Invariant: rows of one partition keep their order, and their sequence numbers have no gaps.
 """
@@ -20,7 +20,7 @@ from headrace.world.clock import SystemClock
 
 _SEQUENCES = 1 << 31
 _TOPIC_PATIENCE_S, _PAUSE_S = 2.0, 0.05
-_HELD_BYTES = 64 << 20  # by all sections of a task together
+_HELD_BYTES = 64 << 20  # in all open sections of a task
 
 
 class Buffers:
@@ -43,7 +43,7 @@ class Buffers:
         self._clock = clock
         self._transactional = transactional
         self._limit_bytes = options.batch_bytes
-        self._turn = first_partition  # tasks begin at different partitions
+        self._turn = first_partition  # tasks start at different partitions
         self._first_slots: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._places: list[Place] = []  # by slot
@@ -51,7 +51,7 @@ class Buffers:
         self._sequences: list[int] = []
 
     def add(self, columns: RowColumns) -> None:
-        """Take in the rows of an Arrow batch; sections that are full are sent."""
+        """Add the rows of an Arrow batch; full sections are sent."""
         for topic in columns.topic_names:
             if topic not in self._counts:
                 self._open_topic(topic)
@@ -73,7 +73,7 @@ class Buffers:
             self._send_all()
 
     def flush(self) -> None:
-        """Send what is left; when this returns, all rows are stored."""
+        """Send the open sections; when this returns, all rows are stored."""
         self._send_all()
         self._sender.flush()
 
@@ -87,14 +87,14 @@ class Buffers:
             self._sequences.append(0)
 
     def _find_topic(self, name: str) -> Topic:
-        """One that was created a moment ago may not be known to every broker."""
+        """Look a topic up, with retries: one that was just created may not be known to every broker yet."""
         begun_s = self._clock.monotonic()
         while True:
             found = self._cluster.topics([name]).get(name)
             if found is not None:
                 return found
             if self._clock.monotonic() - begun_s > _TOPIC_PATIENCE_S:
-                raise Failure(f"there is no topic {name}: create it, or correct the name")
+                raise Failure(f"topic {name} does not exist: create it, or correct the name")
             self._clock.pause(_PAUSE_S)
 
     def _fill(self, slot: int, columns: RowColumns, order: bytearray, start: int, stop: int) -> None:

@@ -1,15 +1,16 @@
-"""The decision log: the compacted topic in which the sink's decisions stand, read and written.
+"""The decision log: the compacted topic that stores the sink's decisions.
 
-Owned by the driver; tasks only read. Whoever wants to decide for a stream takes it over first: a producer with the
-stream's own transactional id begins, which fences everybody who took it over before, and ends what they had open. Then
-the log is read, and so the newcomer knows every decision that was ever made and will know every one to come, until it
-is superseded itself. A decision is one transaction: all of its parts are in the log, or none. Between its records and
-its commit the log is read once more, up to them: a leader that is new may not show everything before it has
-replicated a record of its own time, and after that nothing can be missing.
+Written by the driver; tasks only read. To decide for a stream, a driver first takes it over: it initializes a producer
+with the stream's own transactional id, which fences earlier owners and ends their open transactions. Then it reads the
+log. So the owner knows every decision made, and no other can be made until it is superseded. A decision is one
+transaction: all of its parts are in the log, or none. Between writing its records and committing them, the log is read
+once more up to these records: a new leader may hide committed records until it has replicated a record of its own
+epoch; after that, none can be missing.
 
-Reading needs no read_committed, whose end is where anybody's transaction is open: the end markers of each producer are
-in the log and say what counts. Compaction takes a marker only after all that it ended, and never comes as far as
-the last stable offset; so what lies before that and has no marker counts.
+It is not read with read_committed, which stops at the first open transaction of any producer. Instead the control
+batches in the log tell which transactions were committed. Compaction removes a control batch only after all records of
+its transaction, and never beyond the last stable offset; so a record before that offset without a control batch is
+committed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PARTITIONS = 8
 REPLICAS = 3
 SETTINGS = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(1 << 20),  # tasks read it whole: small segments, so that compaction keeps it short
+    "segment.bytes": str(1 << 20),  # tasks read a whole partition: small segments, so that compaction keeps it short
     "min.cleanable.dirty.ratio": "0.05",
 }
 
@@ -42,11 +43,11 @@ _PRODUCE_VERSION, _FETCH_VERSION, _LIST_OFFSETS_VERSION = 9, 11, 2
 _EARLIEST = -2
 _FETCH_BYTES = 4 << 20
 _STALL_S, _PAUSE_S = 30.0, 0.01
-_TIMEOUT_MS = 60_000  # of a transaction that holds a decision: two requests long
+_TIMEOUT_MS = 60_000  # of the transaction of a decision, which takes two requests
 
 
 class Superseded(Failure):
-    """Somebody else has taken the stream over, so this one decides nothing any more."""
+    """Another driver has taken over the stream, so this one must not decide."""
 
 
 class DecisionLog:
@@ -56,14 +57,14 @@ class DecisionLog:
         self._clock = clock
 
     def last(self, stream: Stream) -> Decision:
-        """The last decision on a stream that is final by now. One that is being made may be missed."""
+        """The last final decision on a stream. One that is being made may be missed."""
         count = self._partition_count()
         if not count:
             return Decision(stream)
         return decision_of(stream, self._read(CommittedEntries(), _partition_of(stream, count)))
 
     def unfinished(self) -> list[Decision]:
-        """Decisions on any stream whose commits are not all confirmed."""
+        """Decisions, on any stream, that are not done."""
         found: list[Decision] = []
         for partition in range(self._partition_count()):
             latest = self._read(CommittedEntries(), partition)
@@ -71,7 +72,7 @@ class DecisionLog:
         return [decision for decision in found if not decision.done]
 
     def take_over(self, stream: Stream) -> StreamOwnership:
-        """Fence everybody else who decides for this stream, then read what was decided."""
+        """Fence every other owner of this stream, then read its decisions."""
         partition = _partition_of(stream, self._partition_count() or self._create())
         producer = self._transactions.begin(_transactional_id(stream), _TIMEOUT_MS)
         ownership = StreamOwnership(self, stream, partition, producer)
@@ -79,8 +80,8 @@ class DecisionLog:
         return ownership
 
     def write(self, ownership: StreamOwnership, entries: list[tuple[bytes, bytes | None]]) -> None:
-        """All entries in one transaction. Superseded if somebody else took over; any other error leaves it open whether
-        they count, until the stream is taken over again."""
+        """Write all entries in one transaction. Superseded if another driver took over; after any other error it is
+        unknown whether they were committed, until the stream is taken over again."""
         name, producer = _transactional_id(ownership.stream), ownership.producer
         now_ms = self._clock.now_ms()
         batch = records.encode_batch(
@@ -97,19 +98,23 @@ class DecisionLog:
             self._read(ownership.committed, ownership.partition, written_at)
             if ownership.last != last:
                 self._transactions.end(name, producer, commit=False)
-                raise Superseded(f"{ownership.stream} was decided by another driver: is it running twice?")
+                raise Superseded(
+                    f"{ownership.stream} was decided by another driver: does the query run twice? Stop one of them"
+                )
             code = self._transactions.end(name, producer, commit=True)
             if code is not ErrorCode.none:
                 raise KafkaError(code, f"the decision on {ownership.stream} could not be committed: {code.name}")
         except KafkaError as error:
             if error.code in FENCED:
-                raise Superseded(f"another driver has taken over {ownership.stream}: is it running twice?") from error
+                raise Superseded(
+                    f"another driver has taken over {ownership.stream}: does the query run twice? Stop one of them"
+                ) from error
             raise
         ownership.sequence += len(entries)
         ownership.committed.write(entries, written_at + len(entries))
 
     def _produce(self, name: str, partition: int, batch: bytearray) -> int:
-        """Where it stands in the log."""
+        """Produce a batch, and return its offset."""
         data = Message(name=TOPIC, partition_data=[Message(index=partition, records=batch)])
         body = Message(transactional_id=name, acks=-1, timeout_ms=30_000, topic_data=[data])
         answer = self._cluster.call_leader(TOPIC, partition, _PRODUCE, body, version=_PRODUCE_VERSION)
@@ -126,7 +131,7 @@ class DecisionLog:
         return len(topic.partitions) if topic else 0
 
     def _create(self) -> int:
-        """Make the topic; how many partitions it has."""
+        """Create the topic, and return its partition count."""
         replicas = min(REPLICAS, len(self._cluster.brokers()))
         topic = Message(
             name=TOPIC,
@@ -144,16 +149,18 @@ class DecisionLog:
                     "option('delivery', 'at-least-once')"
                 )
         begun_s = self._clock.monotonic()
-        while not (count := self._partition_count()):  # every broker learns of it in its own time
+        while not (count := self._partition_count()):  # brokers learn of it one after the other
             if self._clock.monotonic() - begun_s > _STALL_S:
-                raise Failure(f"the topic {TOPIC} was created, and is not there after {_STALL_S:g} s")
+                raise Failure(
+                    f"the topic {TOPIC} was created, but brokers do not list it after {_STALL_S:g} s: try again"
+                )
             self._clock.pause(_PAUSE_S)
         return count
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self, committed: CommittedEntries, partition: int, end: int = -1) -> dict[bytes, bytes]:
-        """Read on to the end of the log, or to `end`; the latest value of each key, of what is committed."""
+        """Continue reading to the end of the log, or to `end`; returns the latest committed value of each key."""
         begun_s = self._clock.monotonic()
         while end < 0 or committed.next_offset < end:
             found = self._fetch(partition, committed.next_offset)
@@ -164,11 +171,11 @@ class DecisionLog:
                 code = ErrorCode(found.error_code)
                 raise KafkaError(code, f"{TOPIC}-{partition} cannot be read at {committed.next_offset}: {code.name}")
             if end < 0:
-                end = found.high_watermark  # what comes later is not asked for
+                end = found.high_watermark  # records written later are not needed
             if not committed.take(found.records or b"", found.last_stable_offset, end):
                 if self._clock.monotonic() - begun_s > _STALL_S:
                     raise Failure(
-                        f"{TOPIC}-{partition} gives nothing from offset {committed.next_offset} on up to {end}"
+                        f"{TOPIC}-{partition} returns no records from offset {committed.next_offset} to {end}"
                     )
                 self._clock.pause(_PAUSE_S)
         return committed.latest()
@@ -188,7 +195,7 @@ class DecisionLog:
 
 
 class StreamOwnership:
-    """The right to decide for a stream, until somebody else takes over."""
+    """The right to decide for a stream, until another driver takes over."""
 
     def __init__(self, log: DecisionLog, stream: Stream, partition: int, producer: ProducerIdAndEpoch) -> None:
         self.stream = stream
@@ -200,14 +207,14 @@ class StreamOwnership:
 
     @property
     def last(self) -> Decision:
-        """The last decision on the stream, as the log was when it was read."""
+        """The last decision on the stream, as of the last read of the log."""
         return decision_of(self.stream, self.committed.latest())
 
     def write(self, entries: list[tuple[bytes, bytes | None]]) -> None:
         self._log.write(self, entries)
 
     def adopt(self, later: StreamOwnership) -> None:
-        """Go on with an ownership that the same process took after this one, whose last write has no known end."""
+        """Continue with a later ownership that the same process took, after a write with unknown outcome."""
         self.producer, self.sequence, self.committed = later.producer, later.sequence, later.committed
 
 
@@ -218,12 +225,12 @@ class CommittedEntries:
         self.next_offset = 0
         self._stable_offset = -1
         self._latest: dict[bytes, bytes] = {}
-        self._waiting: dict[int, list[Record]] = {}  # by producer id, of transactions whose end was not seen yet
+        self._waiting: dict[int, list[Record]] = {}  # by producer id, of transactions without a control batch so far
 
     def take(self, buffer: batches.Buffer, stable_offset: int, end: int) -> bool:
-        """Take in what a fetch brought, up to `end`; false if that is nothing."""
+        """Add the records of a fetch, up to `end`; false if there are none."""
         start = self.next_offset
-        if stable_offset <= end:  # else it tells of ends that are not read yet
+        if stable_offset <= end:  # else some control batches are not read yet
             self._stable_offset = max(self._stable_offset, stable_offset)
         for place, header in batches.walk(buffer):
             if header.base_offset >= end:
@@ -239,14 +246,14 @@ class CommittedEntries:
         return self.next_offset > start
 
     def write(self, entries: list[tuple[bytes, bytes | None]], next_offset: int) -> None:
-        """Take in what its reader has written and committed itself. The marker comes with the next read, and ends
-        nothing then."""
+        """Add entries that this process has written and committed itself. Their control batch is in the next read,
+        where it has no effect."""
         for key, value in entries:
             self._apply(key, value)
         self.next_offset = next_offset
 
     def latest(self) -> dict[bytes, bytes]:
-        """The latest value of each key, of all that counts so far."""
+        """The latest committed value of each key."""
         for waiting in self._waiting.values():
             while waiting and waiting[0].offset < self._stable_offset:
                 record = waiting.pop(0)

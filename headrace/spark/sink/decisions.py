@@ -1,16 +1,16 @@
-"""Decisions of the sink: which transactions of a batch count. What they say, and how they stand in the decision log.
+"""Decisions of the sink, which say what transactions of a batch count, and their format in the decision log.
 
-A stream has one latest decision, kept under one key of a compacted topic:
+A stream has one latest decision, stored under one key of a compacted topic:
 
     intent     these transactions of this batch count; they are being committed
     done       all of them are committed (or there is no batch yet: -1)
 
-A decision of many transactions is cut into parts under keys of their own. Parts stand before the head, in one
-transaction with it, and the head says how many there are: the head is the decision. Beside it a decision remembers the
-run that was abandoned last, whose transactions may be aborted already: that run can decide nothing any more.
+A decision on many transactions is split into parts with their own keys. Parts are written before the head, in the same
+transaction, and the head stores their number. A decision also stores the run that was abandoned last: its transactions
+may be aborted already, so it must not be decided.
 
-Pure. Written and read by decision_log.py. Invariant: batches of a stream are decided in rising order, each once,
-and never undone; so what belongs to a decided batch and is not in its decision will never count.
+Pure. Written and read by decision_log.py. Invariant: batches of a stream are decided in ascending order, each once, and
+never undone; so a transaction of a decided batch that is not in the decision will never count.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from headrace.model.failure import Failure
 from headrace.spark.sink.names import Stream, TaskAttempt
 
 NO_BATCH = -1
-MEMBERS_IN_A_PART = 8_000  # some 300 KB, well below what a topic takes as one record
+MEMBERS_IN_A_PART = 8_000  # some 300 KB, well below the default max.message.bytes
 _FORMAT = 1
 
 
 class Member(NamedTuple):
-    """A transaction that counts: of which task, and what its producer was."""
+    """A transaction that counts: its task, and the id and epoch of its producer."""
 
     partition: int
     attempt: int
@@ -45,11 +45,11 @@ class Decision:
     topic: str = ""  # the sink's topic option, "" if each row names its own
     members: tuple[Member, ...] = ()
     done: bool = True
-    abandoned: str = ""  # the run that was given up last
-    parts: int = field(default=0, compare=False)  # how many the log holds beside the head
+    abandoned: str = ""  # the run that was abandoned last
+    parts: int = field(default=0, compare=False)  # how many the log has besides the head
 
     def covers(self, attempt: TaskAttempt) -> bool:
-        """Whether this attempt's transaction is one of those that count."""
+        """Whether this attempt's transaction counts."""
         wanted = (attempt.partition, attempt.attempt)
         return (attempt.batch, attempt.run) == (self.batch, self.run) and any(
             (member.partition, member.attempt) == wanted for member in self.members
@@ -63,7 +63,7 @@ class Decision:
 
 
 def entries_of(decision: Decision, parts_before: int) -> list[tuple[bytes, bytes | None]]:
-    """Keys and values in the order of writing, the head last. Parts that the log has and nobody needs are deleted."""
+    """Keys and values in the order of writing, the head last. Obsolete parts in the log get tombstones."""
     cut = [
         decision.members[low : low + MEMBERS_IN_A_PART] for low in range(0, len(decision.members), MEMBERS_IN_A_PART)
     ]
@@ -87,24 +87,28 @@ def entries_of(decision: Decision, parts_before: int) -> list[tuple[bytes, bytes
 
 
 def forget(decision: Decision) -> list[tuple[bytes, bytes | None]]:
-    """Nobody will ask for this stream again: a plain write that is done."""
+    """Tombstones for the decision of a finished batch write, which is not needed any more."""
     numbers = range(1, decision.parts + 1)
     return [*((_part_key(decision.stream, number), None) for number in numbers), (decision.stream.key.encode(), None)]
 
 
 def decision_of(stream: Stream, latest: Mapping[bytes, bytes]) -> Decision:
-    """The decision that the latest entries of the log say; one of no batch if there is none."""
+    """The decision in the latest entries of the log; one of batch -1 if there is none."""
     value = latest.get(stream.key.encode())
     if value is None:
         return Decision(stream)
     head = json.loads(value)
     if head["format"] != _FORMAT:
-        raise Failure(f"the decision log has format {head['format']} for {stream}: use the headrace that wrote it")
+        raise Failure(
+            f"the decision log has format {head['format']} for {stream}: use the version of headrace that wrote it"
+        )
     members = [Member(*found) for found in head["transactions"]]
     for number in range(1, head["parts"] + 1):
         part = json.loads(latest[_part_key(stream, number)])
         if (part["batch"], part["run"]) != (head["batch"], head["run"]):
-            raise Failure(f"part {number} of the decision on batch {head['batch']} of {stream} is of another decision")
+            raise Failure(
+                f"part {number} of the decision on batch {head['batch']} of {stream} belongs to another decision"
+            )
         members += [Member(*found) for found in part["transactions"]]
     return Decision(
         stream,

@@ -1,11 +1,11 @@
-"""Names of the sink's transactions: one transactional id for each attempt of a task, from which all can be read again.
+"""Transactional ids of the sink: one for each attempt of a task, with all that identifies it.
 
     <query>-<sink>-<batch>-<partition>-<run>-<task attempt>
 
-The query is the streaming query's id, or, for a plain write, the write itself. A run is one try of one batch, planned
-on the driver; it is part of the name because Spark counts task attempts from zero in each application, and an
-attempt of a new driver must never be able to abort a decided transaction of an old one. So no id is ever used by two
-attempts. Pure; used by tasks, which take such a name, and by the driver, which finds orphans by their beginning.
+The query is the id of the streaming query; a batch write has an id of its own. A run is one try of one batch, planned
+on the driver; it is part of the id because Spark counts task attempts from zero in each application, and an attempt of
+a new driver must never be able to abort a decided transaction of an old one. So no id is ever used by two attempts.
+Pure; used by tasks, and by the driver, which finds orphans by their prefix.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _REST = re.compile(r"(\d+)-(\d+)-([0-9a-f]{32})-(\d+)")
 
 
 class Stream(NamedTuple):
-    """Whose batches they are: a sink of a streaming query. A plain write is a stream of one batch."""
+    """A sink of a streaming query. A batch write is a stream of one batch."""
 
     query: str
     sink: str
 
     @property
     def key(self) -> str:
-        """The key of its decisions, and the end of the transactional id that they are written with."""
+        """The key of its decisions, and the suffix of the transactional id that they are written with."""
         return f"{self.query}/{self.sink}"
 
     @property
     def prefix(self) -> str:
-        """What the transactional ids of all its tasks begin with."""
+        """The common prefix of the transactional ids of its tasks."""
         return f"{self.query}-{self.sink}-"
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ def check_sink_name(name: str) -> str:
 
 
 def parse_attempt(stream: Stream, transactional_id: str) -> TaskAttempt | None:
-    """The attempt of this stream that has this transactional id; None if it belongs to somebody else."""
+    """The attempt of this stream with this transactional id; None if the id is not of this stream."""
     if not transactional_id.startswith(stream.prefix):
         return None
     found = _REST.fullmatch(transactional_id, len(stream.prefix))

@@ -1,7 +1,7 @@
-"""Options of the sink, from the strings that Spark hands over. Their names are those of Spark's Kafka connector.
+"""The options of the sink, parsed from the strings that Spark passes. Names are those of Spark's Kafka connector.
 
-Read on the driver, and sent to the tasks with the writer. What cannot be heeded is refused with a line that says so,
-above all a producer setting (`kafka.*`) that is not known here: a setting that is silently ignored is believed.
+Parsed on the driver, and sent to the tasks with the writer. An option that has no effect is rejected with one line,
+above all an unknown producer setting (`kafka.*`): a user would believe that a silently ignored setting works.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headrace.wire import compression
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 _SERIALIZERS = ("kafka.key.serializer", "kafka.value.serializer")
-_BATCHING_BY_SIZE = ("kafka.linger.ms", "kafka.buffer.memory", "kafka.max.block.ms")  # nothing waits here
+_BATCHING_BY_SIZE = ("kafka.linger.ms", "kafka.buffer.memory", "kafka.max.block.ms")  # batches are not delayed here
 _FIXED = {
     "kafka.enable.idempotence": ("true",),
     "kafka.acks": ("all", "-1"),
     "kafka.max.in.flight.requests.per.connection": ("1", "2", "3", "4", "5"),
 }
-# Beside headers and framing a batch of this size stays below what topics take by default (max.message.bytes).
+# With headers and framing, a batch of this size stays below the default max.message.bytes of topics.
 _BATCH_BYTES = 512 * 1024
 _REQUEST_BYTES = 1024 * 1024
 
@@ -30,7 +30,7 @@ _REQUEST_BYTES = 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     bootstrap: tuple[str, ...]
-    topic: str = ""  # "": each row says its own
+    topic: str = ""  # "": each row names its own
     delivery: str = EXACTLY_ONCE
     sink_name: str = "sink"
     client_id: str = "headrace-spark-sink"
@@ -39,7 +39,7 @@ class SinkOptions:
     request_bytes: int = _REQUEST_BYTES
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
-    transaction_timeout_ms: int = 900_000  # the most that brokers allow by default
+    transaction_timeout_ms: int = 900_000  # the default transaction.max.timeout.ms of brokers
 
     @property
     def exactly_once(self) -> bool:
@@ -51,13 +51,13 @@ def parse_options(options: Mapping[str, str]) -> SinkOptions:
     _refuse_unheeded(given)
     servers = given.get("kafka.bootstrap.servers", "")
     if not servers.strip():
-        raise Failure("the sink needs option('kafka.bootstrap.servers', 'HOST:PORT'): where the brokers are")
+        raise Failure("option kafka.bootstrap.servers is missing: name a broker, such as 127.0.0.1:9092")
     delivery = given.get("delivery", EXACTLY_ONCE)
     if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
-        raise Failure(f"option delivery is {delivery!r}: it is {EXACTLY_ONCE} (the default) or {AT_LEAST_ONCE}")
+        raise Failure(f"option delivery is {delivery!r}: write {EXACTLY_ONCE} (the default) or {AT_LEAST_ONCE}")
     codec = given.get("kafka.compression.type", "none")
     if codec not in compression.NAMES:
-        raise Failure(f"option kafka.compression.type is {codec!r}: it is one of {', '.join(compression.NAMES)}")
+        raise Failure(f"option kafka.compression.type is {codec!r}: write one of {', '.join(compression.NAMES)}")
     usual = SinkOptions(())
 
     def number(name: str, default: int) -> int:
@@ -95,9 +95,9 @@ def _refuse_unheeded(given: Mapping[str, str]) -> None:
         if name in _SERIALIZERS:
             raise Failure(f"option {name} has no effect: keys and values are bytes or text, cast the columns instead")
         if name == "kafka.transactional.id":
-            raise Failure(f"option {name} is not yours to choose: tasks have ids of their own, see option sinkName")
+            raise Failure(f"option {name} cannot be set: each task has its own transactional id, see option sinkName")
         allowed = _FIXED.get(name)
         if allowed is None:
-            raise Failure(f"the sink does not know the option {name}: take it out, or see docs/spark-sink.md")
+            raise Failure(f"the sink has no option {name}: remove it, or see docs/spark-sink.md")
         if value.lower() not in allowed:
-            raise Failure(f"option {name} is {value!r}, and this sink works with {' or '.join(allowed)} only")
+            raise Failure(f"option {name} is {value!r}, but the sink supports only {' or '.join(allowed)}")

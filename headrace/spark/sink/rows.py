@@ -1,17 +1,17 @@
-"""Rows of a DataFrame as the sink takes them: which columns there may be, and an Arrow batch as columns of records.
+"""The input of the sink: the columns that a DataFrame may have, and the conversion of Arrow batches to record columns.
 
-`check_schema` runs on the driver, before any task does, and refuses what does not fit with one line that names the
-column. `columns_of` runs in tasks, on whole Arrow batches: no row is ever a Python object.
+`check_schema` runs on the driver before any task, and rejects an unsuitable column with one line that names it.
+`columns_of` runs in tasks, on whole Arrow batches: no row becomes a Python object.
 
-    value       bytes or text; needed                topic       text, if the sink has no topic option
-    key         bytes or text                        partition   a number; without it the key decides, as in Java
-    headers     array<struct<key,value>>             timestamp   when it happened; without it, now
+    value       bytes or text; required                topic       text, if the sink has no topic option
+    key         bytes or text                        partition   a number; without it by the key, as in Java
+    headers     array<struct<key,value>>             timestamp   of the record; without it, now
     tag         text, or an array of it              -> headers headrace.tag
     delay_ms    a number                             -> header headrace.delay-ms
     deliver_at  a timestamp                          -> header headrace.deliver-at, milliseconds since 1970
 
-The other columns that the source gives (offset, timestampType) may be there and mean nothing. Wire code wants no Arrow,
-and this is the only file that has both in hand.
+The other columns of the source (offset, timestampType) are accepted and ignored. The wire code does not import Arrow;
+this is the only file that uses both.
 """
 
 from __future__ import annotations
@@ -41,34 +41,36 @@ _PASSED_OVER = ("offset", "timestamptype")
 
 
 class RowColumns(NamedTuple):
-    """An Arrow batch, taken apart."""
+    """The columns of an Arrow batch."""
 
     rows: Rows
-    topics: Numbers | None  # numbers in `topic_names`
+    topics: Numbers | None  # indexes into `topic_names`
     topic_names: tuple[str, ...]
     partitions: Numbers | None
 
 
 def check_schema(schema: Any, topic: str) -> None:
-    """Refuse what cannot be written. `schema` is Spark's StructType; `topic` the option of that name."""
+    """Reject a schema that cannot be written. `schema` is Spark's StructType, `topic` the option of that name."""
     names = [field.name.lower() for field in schema.fields]
     for name in names:
         if names.count(name) > 1:
-            raise Failure(f"column {name} is there {names.count(name)} times: the sink cannot tell which one is meant")
+            raise Failure(f"the DataFrame has {names.count(name)} columns {name}: rename or drop all but one")
     if "value" not in names:
-        raise Failure(f"there is no column value among {', '.join(names)}: the sink writes that one as the message")
+        raise Failure(
+            f"the DataFrame has no column value, only {', '.join(names)}: name the column to be written as value"
+        )
     if "topic" not in names and not topic:
-        raise Failure("the sink does not know where to write: give option('topic', NAME) or a column topic")
+        raise Failure("no topic to write to: give option('topic', NAME) or a column topic")
     for field in schema.fields:
         fitting = _FITTING.get(field.name.lower())
         if fitting is None:
             if field.name.lower() in _PASSED_OVER:
                 continue
             known = ", ".join(_FITTING)
-            raise Failure(f"column {field.name} means nothing to the sink: drop it, or rename it to one of {known}")
+            raise Failure(f"the sink does not use column {field.name}: drop it, or rename it to one of {known}")
         found = _type_name(field.dataType)
         if found not in fitting:
-            raise Failure(f"column {field.name} is {found}, and the sink needs {' or '.join(fitting)}: cast it")
+            raise Failure(f"column {field.name} has type {found}, but the sink needs {' or '.join(fitting)}: cast it")
 
 
 def _type_name(kind: Any) -> str:
@@ -81,7 +83,7 @@ def _type_name(kind: Any) -> str:
 
 
 def columns_of(batch: pa.RecordBatch, topic: str, now_ms: int) -> RowColumns:
-    """`topic` goes before a column of that name, as in Spark's own connector."""
+    """The option `topic` takes precedence over the column, as in Spark's own connector."""
     found = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
     topics, names = (None, (topic,)) if topic else _topics(found["topic"])
     headers: tuple[HeaderLists, ...] = ()
@@ -113,7 +115,7 @@ def columns_of(batch: pa.RecordBatch, topic: str, now_ms: int) -> RowColumns:
 
 def _topics(column: pa.Array) -> tuple[Numbers, tuple[str, ...]]:
     if column.null_count:
-        raise Failure("a row has no topic: its column topic is null, and the sink has no option of that name")
+        raise Failure("a row has no topic: its column topic is null; set the option topic, or filter such rows out")
     coded = column.dictionary_encode()
     return _numbers(coded.indices), tuple(coded.dictionary.to_pylist())
 
@@ -121,17 +123,19 @@ def _topics(column: pa.Array) -> tuple[Numbers, tuple[str, ...]]:
 def _times(column: pa.Array | None, rows: int, now_ms: int) -> memoryview | bytes:
     if column is None:
         return now_ms.to_bytes(8, "little") * rows
-    from pyarrow import compute as pc  # slow to load, and most writes do without
+    from pyarrow import compute as pc  # slow to import, and most writes do not need it
 
     times = column.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).fill_null(now_ms)
     if rows and pc.min(times).as_py() < 0:
-        raise Failure(f"column timestamp has a time before 1970 ({pc.min(column).as_py()}): brokers take none such")
+        raise Failure(
+            f"column timestamp has a time before 1970 ({pc.min(column).as_py()}), which brokers reject: correct it"
+        )
     return _bytes(times.buffers()[1])[8 * times.offset : 8 * (times.offset + rows)]
 
 
 def _blobs(column: pa.Array) -> Blobs:
     if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
-        column = column.cast(pa.binary())  # the wide and the view forms of both
+        column = column.cast(pa.binary())  # the large and the view types of both
     valid, offsets, data = column.buffers()
     return Blobs(len(column), _bytes(offsets) or bytes(4), _bytes(data), _bits(column, valid), column.offset)
 
@@ -153,7 +157,7 @@ def _tag_lists(column: pa.Array) -> HeaderLists:
     column = _narrow(column)
     tags = column.values
     if tags.null_count:
-        raise Failure("column tag has a list with a null in it: leave such tags out")
+        raise Failure("column tag has a list with a null in it: remove nulls from the lists")
     return _lists(column, _blobs(pa.repeat(_TAG, len(tags))), _blobs(tags))
 
 

@@ -1,11 +1,11 @@
-"""Sending whole batches to the leaders of their partitions: several on their way, each stored once and in order.
+"""Sends batches to the leaders of their partitions: several in flight, each stored once and in order.
 
-Owned by one task. The producer is idempotent: a batch carries the number of its first record, so the broker knows one
-that comes again, and a batch may be sent anew whenever its fate is not known. As long as all goes well up to five
-requests per leader are on their way. When a leader moves, a connection breaks or a batch is refused for the moment, all
-answers that still come are taken in, and what was not accepted goes out again, one batch per partition at a time.
-The first batch of a partition travels alone: a broker that does not know the producer takes whatever number comes
-first, and if the first batch was refused for the moment, that would be a later one.
+Owned by one task. The producer is idempotent: a batch carries the sequence number of its first record, so the broker
+recognizes duplicates, and a batch may be sent again whenever its outcome is unknown. Normally up to five requests per
+leader are in flight. When a leader moves, a connection is lost or a batch is rejected with a retriable error, all
+pending responses are received first; then the batches that were not accepted are sent again, one per partition at a
+time. The first batch of a partition is sent alone: a broker that does not know the producer accepts any sequence
+number, so if the first batch were rejected with a retriable error, a later one would be accepted as the first.
 
 Invariant: when `flush` returns, every batch is stored; when anything raises, the task has failed.
 """
@@ -28,7 +28,7 @@ from headrace.world.clock import SystemClock
 Place = tuple[str, int]
 
 _PRODUCE, _VERSION = 0, 9
-_ON_THEIR_WAY = 5  # as many batches of a producer as a broker remembers
+_ON_THEIR_WAY = 5  # a broker remembers this many batches of a producer
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 _STORED = {ErrorCode.none, ErrorCode.duplicate_sequence_number}
 _FOR_THE_MOMENT = MOVED | {
@@ -36,20 +36,20 @@ _FOR_THE_MOMENT = MOVED | {
     ErrorCode.not_enough_replicas_after_append,
     ErrorCode.concurrent_transactions,
 }
-# A batch behind one that was refused for the moment is out of order, and goes again behind that one.
+# A batch behind one with a retriable error is out of order, and is sent again after it.
 _WHILE_OTHERS_ARE_ON_THEIR_WAY = _FOR_THE_MOMENT | {ErrorCode.out_of_order_sequence_number}
 _SAY = {
-    ErrorCode.message_too_large: "it takes no batch that large: raise max.message.bytes of the topic, or lower "
+    ErrorCode.message_too_large: "the batch is too large: raise max.message.bytes of the topic, or lower "
     "kafka.batch.size if no single row is that large",
-    ErrorCode.invalid_record: "it does not take such records: does a compacted topic get a row without a key?",
+    ErrorCode.invalid_record: "the records are invalid: does a compacted topic get a row without a key?",
     ErrorCode.invalid_timestamp: "a timestamp is too far from now for message.timestamp.before.max.ms or "
     "message.timestamp.after.max.ms of the topic",
-    ErrorCode.producer_fenced: "its transaction was ended from outside",
-    ErrorCode.invalid_producer_epoch: "its transaction was ended from outside, or was open for longer than "
-    "kafka.transaction.timeout.ms",
-    ErrorCode.unknown_producer_id: "its transaction was open for longer than kafka.transaction.timeout.ms",
-    ErrorCode.invalid_txn_state: "its transaction was open for longer than kafka.transaction.timeout.ms, or was ended",
-    ErrorCode.topic_authorization_failed: "this client may not write there",
+    ErrorCode.producer_fenced: "its transaction was ended by another producer or an administrator",
+    ErrorCode.invalid_producer_epoch: "its transaction was ended by another producer or an administrator, or was open "
+    "longer than kafka.transaction.timeout.ms",
+    ErrorCode.unknown_producer_id: "its transaction was open longer than kafka.transaction.timeout.ms",
+    ErrorCode.invalid_txn_state: "its transaction was open longer than kafka.transaction.timeout.ms, or was ended",
+    ErrorCode.topic_authorization_failed: "this client is not authorized to write there",
 }
 
 
@@ -70,28 +70,28 @@ class Sender:
         transactional_id: str | None,
         clock: SystemClock,
     ) -> None:
-        self._cluster = cluster  # for questions
-        self._lane = lane  # connections of its own for batches, since questions would stand in line behind those
+        self._cluster = cluster  # for all other requests
+        self._lane = lane  # separate connections for batches: other requests would queue behind them
         self._transactions = transactions
         self._options = options
         self._producer = producer
         self._transactional_id = transactional_id
         self._clock = clock
-        self._added: set[Place] = set()  # to the transaction
+        self._added: set[Place] = set()  # partitions that were added to the transaction
         self._collected: dict[Address, dict[Place, Outgoing]] = {}  # the next request for each leader
         self._on_their_way: dict[Address, deque[list[Outgoing]]] = {}
         self._again: list[Outgoing] = []
-        self._begun: set[Place] = set()  # a batch was sent there
-        self._alone: set[Place] = set()  # the first one is on its way, and nothing may follow it yet
+        self._begun: set[Place] = set()  # partitions that were sent a batch
+        self._alone: set[Place] = set()  # their first batch is in flight, so none may follow yet
 
     def send(self, batch: Outgoing) -> None:
-        """Hand over a batch, which is the next of its partition."""
+        """Send a batch, which is the next of its partition."""
         leader = self._cluster.leader(*batch.place)
         collected = self._collected.get(leader, {})
         held = sum(len(each.data) for each in collected.values())
         if collected and (batch.place in collected or held + len(batch.data) > self._options.request_bytes):
             self._dispatch(leader)
-            leader = self._cluster.leader(*batch.place)  # it may have moved meanwhile
+            leader = self._cluster.leader(*batch.place)  # which may have moved meanwhile
         self._collected.setdefault(leader, {})[batch.place] = batch
         if len(batch.data) >= self._options.request_bytes:
             self._dispatch(leader)
@@ -101,7 +101,7 @@ class Sender:
             self._dispatch(leader)
         self._settle()
 
-    # --- as long as all goes well -----------------------------------------------------------------------------------
+    # --- the normal path ----------------------------------------------------------------------------------------------
 
     def _dispatch(self, leader: Address) -> None:
         batches = list(self._collected.pop(leader, {}).values())
@@ -131,14 +131,14 @@ class Sender:
         return any(batch.place in self._alone for batch in batches)
 
     def _enter(self, batches: Iterable[Outgoing]) -> None:
-        """The transaction hears of a partition before its first batch comes."""
+        """Add partitions to the transaction before their first batch is sent."""
         fresh = [batch.place for batch in batches if batch.place not in self._added]
         if fresh and self._transactional_id is not None:
             self._transactions.add(self._transactional_id, self._producer, fresh)
             self._added.update(fresh)
 
     def _take_answer(self, leader: Address) -> None:
-        """The answer to the oldest request on its way to this leader."""
+        """Receive the response to the oldest request in flight to this leader."""
         try:
             answer = self._lane.connection(leader).receive(self._patience_s())
         except ConnectionLost:
@@ -174,13 +174,14 @@ class Sender:
     def _refusal(self, batch: Outgoing, code: ErrorCode, words: str | None) -> str:
         topic, partition = batch.place
         reason = _SAY.get(code, words or "see the broker's log")
-        return f"topic {topic}, partition {partition} refused {len(batch.data)} bytes with {code.name}: {reason}"
+        size = len(batch.data)
+        return f"topic {topic}, partition {partition} rejected a batch of {size} bytes with {code.name}: {reason}"
 
-    # --- when something went wrong ----------------------------------------------------------------------------------
+    # --- after an error -----------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Take in all answers, then send again what is not stored, and behind it what was not sent yet: leaders may
-        have moved, and no batch may overtake another on the way to a new one."""
+        """Receive all pending responses, then send the batches that are not stored, and after them those not sent yet:
+        leaders may have moved, and batches must stay in order on the way to a new leader."""
         self._take_all_answers()
         if not self._again:
             return
@@ -196,14 +197,15 @@ class Sender:
             if self._clock.monotonic() - begun_s > self._options.delivery_timeout_ms / 1000:
                 topic, partition = self._again[0].place
                 raise Failure(
-                    f"topic {topic}, partition {partition} took no records for {self._options.delivery_timeout_ms} ms "
-                    f"(kafka.delivery.timeout.ms): {lost or 'its leader refused them for the moment'}"
+                    f"topic {topic}, partition {partition} accepted no records for "
+                    f"{self._options.delivery_timeout_ms} ms (kafka.delivery.timeout.ms): "
+                    f"{lost or 'its leader rejected them with retriable errors'}"
                 )
             self._clock.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _send_again(self) -> ConnectionLost | None:
-        """The oldest batch of each partition, to whoever leads it now; why that did not work, if so."""
+        """Send the oldest batch of each partition to its current leader; returns the last lost connection, if any."""
         queue, self._again = sorted(self._again, key=lambda batch: (batch.place, batch.first_sequence)), []
         turn: dict[Place, Outgoing] = {}
         for batch in queue:

@@ -1,11 +1,11 @@
-"""One attempt of one task of the sink: from Arrow batches to records that are stored and wait for the driver's word.
+"""One attempt of one task of the sink: writes Arrow batches as records that the driver commits or aborts.
 
 Runs on executors. Exactly once: the attempt reads the last decision first, and if its batch is decided it writes
-nothing; else it opens a transaction of its own with its first row, writes into it, and leaves it open. What it was is
-the commit message. An attempt without rows opens none. One that fails aborts what it opened, as far as it still can;
-if it cannot, the driver will, or time does.
+nothing; else it opens a transaction of its own with its first row, writes into it, and leaves it open. The commit
+message identifies the transaction. An attempt without rows opens none. One that fails aborts its transaction if it
+still can; else the driver does, or its timeout.
 
-At least once: the same without a transaction; what is stored is stored.
+At least once: the same without a transaction; stored records are final.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Written(NamedTuple):
 
     attempt: TaskAttempt
     rows: int = 0
-    member: Member | None = None  # its transaction, left open
-    was_decided: bool = False  # it found the batch decided, and wrote nothing for that
+    member: Member | None = None  # its open transaction
+    was_decided: bool = False  # it found the batch decided, and wrote nothing
 
 
 def open_cluster(options: SinkOptions, dial: Dial = dial) -> Cluster:
@@ -65,7 +65,7 @@ class TaskWriter:
                 return self._write_rows(cluster, lane, transactions, first, filled, transactions.begin_without(), None)
             last = DecisionLog(cluster, transactions, self._clock).last(self._attempt.stream)
             if last.batch >= self._attempt.batch:
-                for _ in filled:  # Spark wants its rows taken
+                for _ in filled:  # Spark expects the iterator to be consumed
                     pass
                 return Written(self._attempt, was_decided=True)
             name = self._attempt.transactional_id

@@ -1,9 +1,9 @@
-"""Transactions as the sink needs them: begun in one process, ended in another, described and found by their names.
+"""Transaction requests of the sink: begin in one process, end in another, describe, and list by prefix.
 
-Used by tasks, which begin them, and by the driver, which ends them. The requests are those of transaction.version 0
-(KIP-98): there a producer keeps its epoch when its transaction ends, so the end can be asked for again
-by anybody who knows id and epoch, and the answer is the same. The cluster's own patience finds the coordinator, also
-one that moves or loads; what is waited for here is a transaction whose end is still on its way.
+Tasks begin transactions and the driver ends them. The requests are those of transaction.version 0 (KIP-98): a producer
+keeps its epoch when its transaction ends, so any process that knows id and epoch can repeat EndTxn, with the same
+result. The Cluster retries while the coordinator moves or loads; this file only waits while the end of a transaction is
+still in progress (CONCURRENT_TRANSACTIONS).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class Described(NamedTuple):
-    """What the coordinator knows of a transactional id."""
+    """The coordinator's description of a transactional id."""
 
-    state: str  # "" if it does not know the id
+    state: str  # "" if the id is unknown
     producer: ProducerIdAndEpoch
 
     @property
@@ -52,30 +52,31 @@ class Transactions:
         self._patience_s = patience_s
 
     def begin(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
-        """A producer for this id. Everybody who had the id before is fenced, and what was open is aborted by now."""
+        """InitProducerId: fences earlier producers with this id; their open transaction is aborted when this
+        returns."""
         answer = self._until_settled(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, timeout_ms))
         if answer.error_code == ErrorCode.invalid_transaction_timeout:
             raise Failure(
-                f"the brokers allow no transaction of {timeout_ms} ms: lower kafka.transaction.timeout.ms, or raise "
-                "transaction.max.timeout.ms of the brokers"
+                f"the brokers do not allow transactions of {timeout_ms} ms: lower kafka.transaction.timeout.ms, or "
+                "raise transaction.max.timeout.ms of the brokers"
             )
         _check(answer.error_code, f"the transactional id {transactional_id} cannot be used")
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     def begin_without(self) -> ProducerIdAndEpoch:
-        """A producer that is idempotent and has no transactions."""
+        """InitProducerId for an idempotent producer without transactions."""
         answer = self._cluster.call(_INIT_PRODUCER_ID, _beginning(None, 60_000))
-        _check(answer.error_code, "the brokers give no producer id")
+        _check(answer.error_code, "no broker assigns a producer id")
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     def fence(self, transactional_id: str) -> None:
-        """Abort what is open under this id, and let its producer write no more. The markers may come a little later."""
+        """Abort the open transaction of this id and fence its producer. Markers may be written a little later."""
         answer = self._ask(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, 60_000), _INIT_VERSION)
-        if answer.error_code != ErrorCode.concurrent_transactions:  # the abort is on its way
+        if answer.error_code != ErrorCode.concurrent_transactions:  # the abort is in progress
             _check(answer.error_code, f"the transaction {transactional_id} cannot be aborted")
 
     def add(self, transactional_id: str, producer: ProducerIdAndEpoch, places: Iterable[tuple[str, int]]) -> None:
-        """These partitions belong to the transaction from now on; the first ones open it."""
+        """AddPartitionsToTxn; the first ones open the transaction."""
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
             topics.setdefault(topic, []).append(partition)
@@ -94,7 +95,7 @@ class Transactions:
                 )
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> ErrorCode:
-        """Commit or abort, asked for once or again. What an answer other than `none` means is for the caller to say."""
+        """EndTxn, which may be repeated. The caller judges any error code."""
         body = Message(
             transactional_id=transactional_id,
             producer_id=producer.id,
@@ -112,10 +113,10 @@ class Transactions:
         return _described(found)
 
     def describe_all(self, names: Sequence[str]) -> dict[str, Described]:
-        """The same for many, with a few requests."""
+        """`describe` for many ids, with few requests."""
         homes: dict[Address, list[str]] = {}
         found: dict[str, Described] = {}
-        with suppress(ConnectionLost, KafkaError):  # whatever is missing then is asked for patiently
+        with suppress(ConnectionLost, KafkaError):  # what is missing then is asked for below, with retries
             for name, address in self._cluster.find_coordinators("transaction", names).items():
                 homes.setdefault(address, []).append(name)
             for address, theirs in homes.items():
@@ -126,11 +127,11 @@ class Transactions:
         return {name: found.get(name) or self.describe(name) for name in names}
 
     def open_ids(self, prefix: str) -> list[str]:
-        """The transactional ids with this beginning whose transaction is open, on all brokers."""
+        """The transactional ids with this prefix whose transaction is open, on all brokers."""
         found: list[str] = []
         for address in self._cluster.brokers():
             answer = self._cluster.call_broker(address, _LIST, Message(state_filters=[_OPEN_STATE]))
-            _check(answer.error_code, f"the broker at {address} does not list its transactions")
+            _check(answer.error_code, f"the broker at {address} cannot list its transactions")
             ids = (str(state.transactional_id) for state in answer.transaction_states)
             found += [each for each in ids if each.startswith(prefix)]
         return found
@@ -139,7 +140,7 @@ class Transactions:
         return self._cluster.call_coordinator("transaction", transactional_id, api_key, body, version=version)
 
     def _until_settled(self, transactional_id: str, api_key: int, body: Message) -> Message:
-        """Ask until an end that is on its way, this one's or the one's before, has arrived everywhere."""
+        """Retry until the end of this transaction, or of the one before, is complete in all partitions."""
         version = {_INIT_PRODUCER_ID: _INIT_VERSION, _ADD_PARTITIONS: _ADD_VERSION, _END_TXN: _END_VERSION}[api_key]
         start_s, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
         while True:
@@ -165,7 +166,7 @@ def _described(state: Message) -> Described:
 
 
 def _codes(answer: Message) -> set[int]:
-    """Of a whole answer, or of the partitions in it where AddPartitionsToTxn answers for each."""
+    """The error codes of a response: of the whole, or of each partition for AddPartitionsToTxn."""
     topics = getattr(answer, "results_by_topic_v3_and_below", [])
     return {
         answer.error_code,

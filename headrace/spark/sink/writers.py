@@ -1,11 +1,11 @@
-"""The sink as Spark calls it: `df.write.format("headrace")` and `df.writeStream.format("headrace")`.
+"""The writers that Spark calls for `df.write.format("headrace")` and `df.writeStream.format("headrace")`.
 
-Spark plans each batch in a Python process on the driver, which makes a writer; `write` runs with a copy of it in each
-task; `commit` and `abort` run in yet another process on the driver, for streams with a new writer that knows nothing
-but the messages of the tasks. So whatever the driver must know of query, batch and run comes in those messages, and
-nothing is kept in memory between the calls. What they do stands in task.py and commit.py.
+Spark plans each batch in a Python process on the driver, which makes a writer; `write` runs on a copy of it in each
+task; `commit` and `abort` run in yet another process on the driver, for streams on a new writer that gets only the
+messages of the tasks. So these messages carry query, batch and run, and nothing is kept in memory between the calls.
+The work is in task.py and commit.py.
 
-A plain write, also one inside foreachBatch, is a run of its own: it never uses the ids of a query.
+A batch write, also one inside foreachBatch, is a run of its own: it never uses the ids of a query.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from headrace.world.clock import SystemClock
 from headrace.world.entropy import SystemEntropy
 from headrace.world.net import dial
 
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # properties that Spark gives its tasks
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties that Spark sets in tasks
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The commit message of a task."""
 
     written: Written
 
@@ -45,7 +45,7 @@ class TaskMessage(WriterCommitMessage):
 def make_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> WriteSink:
     """For df.write."""
     if overwrite:
-        raise Failure("mode('overwrite') would delete the topic, and the sink only adds to it: use mode('append')")
+        raise Failure("mode('overwrite') would delete the topic, but the sink can only append: use mode('append')")
     parsed = _checked(options, schema)
     if parsed.exactly_once:
         with committing(parsed) as committer:
@@ -54,9 +54,9 @@ def make_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> Wri
 
 
 def make_stream_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> StreamSink:
-    """For df.writeStream. `overwrite` is what Spark says for the output mode complete."""
+    """For df.writeStream. Spark sets `overwrite` for the output mode complete."""
     if overwrite:
-        raise Failure("outputMode('complete') would write the whole result again and again: use 'update' or 'append'")
+        raise Failure("outputMode('complete') would write the whole result in each batch: use 'update' or 'append'")
     return StreamSink(_checked(options, schema), SystemEntropy().uuid().hex)
 
 
@@ -68,7 +68,7 @@ def _checked(options: Mapping[str, str], schema: Any) -> SinkOptions:
 
 @contextmanager
 def committing(options: SinkOptions, dial: Dial = dial) -> Iterator[Committer]:
-    """What commit and abort need, for as long as one call takes."""
+    """A Committer with its connections, for one call of commit or abort."""
     clock = SystemClock()
     with open_cluster(options, dial) as cluster:
         transactions = Transactions(cluster, clock, options.request_timeout_ms / 1000)
@@ -104,13 +104,13 @@ class WriteSink(DataSourceArrowWriter):
 class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, run: str) -> None:
         self._options = options
-        self._run = run  # of the batch that is planned; the writer that commits has another, which means nothing
+        self._run = run  # of the planned batch; the writer that commits has another run, which is not used
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         context = _task_context()
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         if query is None or batch is None:
-            raise Failure(f"Spark did not say which query and batch this task belongs to ({_QUERY_ID}, {_BATCH_ID})")
+            raise Failure(f"Spark did not set query and batch of this task ({_QUERY_ID}, {_BATCH_ID}): use writeStream")
         stream = Stream(query, self._options.sink_name)
         attempt = TaskAttempt(stream, int(batch), context.partitionId(), self._run, context.taskAttemptId())
         return TaskMessage(TaskWriter(self._options, attempt, SystemClock()).write(iterator))
@@ -127,7 +127,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         told = _told(messages)
-        if self._options.exactly_once and told:  # where no task lived to tell, the batch's next run cleans up
+        if self._options.exactly_once and told:  # if no task sent a message, the batch's next run cleans up
             with committing(self._options) as committer:
                 committer.abort(told[0].attempt.stream, batchId, told[0].attempt.run)
 
@@ -135,10 +135,10 @@ class StreamSink(DataSourceStreamArrowWriter):
 def _task_context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise Failure("the sink writes inside a task of Spark only")
+        raise Failure("the sink can only write inside a Spark task: use df.write or df.writeStream")
     return context
 
 
 def _told(messages: list[WriterCommitMessage | None]) -> list[Written]:
-    """What the tasks told; one that failed has no message."""
+    """The messages of the tasks; a failed task has none."""
     return [message.written for message in messages if isinstance(message, TaskMessage)]

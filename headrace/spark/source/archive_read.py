@@ -1,8 +1,9 @@
-"""One read over lake and live log: which part of an offset range lies where, and the rows of the lake's part.
+"""Reads that span a lake and the live log: splits an offset range between the two, and reads the lake's part.
 
-Called by the source when the option `archive` names a lake. Planning is pure, on the driver; `read_lake` runs in a
-task. Invariant: the pieces of a range are disjoint, rise, and cover it; an offset that the lake covers is read from
-the lake even while the log still has it, so that no row comes twice and none is missing when retention moves on.
+Called by the source when the option `archive` names a lake. Planning is pure and runs on the driver; `read_lake` runs
+in a task. Invariant: the pieces of a range are disjoint, ascending, and cover it; an offset that the lake covers is
+read from the lake even if the log still has it, so no row is duplicated, and none is missing when retention deletes
+segments meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LivePiece:
-    """Offsets to fetch from the broker: from `start` up to `end`."""
+    """Offsets to fetch from the broker: from `start` to before `end`."""
 
     start: int
     end: int
@@ -28,7 +29,7 @@ class LivePiece:
 
 @dataclass(frozen=True)
 class LakePiece:
-    """Offsets to read from the lake's files: from `start` up to `end`."""
+    """Offsets to read from the lake's files: from `start` to before `end`."""
 
     address: str
     topic: str
@@ -39,12 +40,12 @@ class LakePiece:
 
     @property
     def rows(self) -> int:
-        """How many rows there are at most."""
+        """An upper bound of the number of rows."""
         return sum(span.rows for file in self.files if (span := file.span(self.partition)))
 
 
 class Archive:
-    """What a lake holds of each partition, as one read sees it from its beginning to its end."""
+    """The offsets of each partition in a lake: a snapshot that one read uses throughout."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -52,17 +53,18 @@ class Archive:
         self._ends = lake.contents.ends()
 
     def start(self, topic: str, partition: int) -> int | None:
-        """The first archived offset; None if the lake has nothing of the partition."""
+        """The first archived offset; None if the lake has no record of the partition."""
         return self._starts.get((topic, partition))
 
     def end(self, topic: str, partition: int) -> int | None:
-        """The first offset after the archived ones; None if the lake has nothing of the partition."""
+        """The first offset after the archived ones; None if the lake has no record of the partition."""
         return self._ends.get((topic, partition))
 
     def pieces(
         self, topic: str, partition: int, start: int, end: int, max_rows: int = 1_000_000
     ) -> list[LakePiece | LivePiece]:
-        """The range from `start` up to `end`, by where it is read; lake pieces have about `max_rows` at most."""
+        """Split the offsets from `start` to before `end` by where they are read; lake pieces have about `max_rows` at
+        most."""
         low, high = self._starts.get((topic, partition)), self._ends.get((topic, partition))
         if start >= end:
             return []
@@ -78,7 +80,7 @@ class Archive:
         return pieces
 
     def offset_at(self, topic: str, partition: int, moment_ms: int) -> int | None:
-        """The first archived offset whose record is of that moment or later; None if all are earlier."""
+        """The first archived offset whose record has this timestamp or a later one; None if all are earlier."""
         files = [file for file in self._files(topic, partition) if file.last_ms + 1 > moment_ms]
         found: list[int] = []
         for file in files:
@@ -109,7 +111,7 @@ class Archive:
         return sorted(files, key=lambda file: next(span.start for span in file.spans if span.partition == partition))
 
     def _lake_pieces(self, topic: str, partition: int, start: int, end: int, max_rows: int) -> list[LakePiece]:
-        """Cut the range where files begin, so that few files are read in two tasks."""
+        """Split the range at the starts of files, so that few files are read by two tasks."""
         spans = [(span, file) for file in self._files(topic, partition) if (span := file.span(partition))]
         cuts, rows = [start], 0
         for span, _ in spans:
@@ -127,12 +129,12 @@ class Archive:
 
 
 def open_archive(address: str) -> Archive:
-    """The lake at an address as it is now; Failure if there is none."""
+    """A snapshot of the lake at an address; Failure if there is none."""
     return Archive(load_lake(address))
 
 
 def read_lake(piece: LakePiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece with the named columns, in the order of offsets, typed as the source's columns."""
+    """The rows of a piece with the named columns, in offset order, with the types of the source's columns."""
     from headrace.spark.lake.reading import read_partition
     from headrace.spark.lake.storage import open_storage
 

@@ -1,8 +1,7 @@
-"""Columns as Arrow record batches with exactly the schema that Spark asked for: no object per row.
+"""Builds Arrow record batches with exactly the schema that Spark asked for, without a Python object per row.
 
-Called by fetching.py in a task. A column that is the same in all rows (topic, partition) is built once for the largest
-batch so far, and cut to size without a copy. Invariant: the schema of every batch is `to_arrow_schema(schema, "UTC")`,
-which Spark compares to the letter.
+Called by task.py. A constant column (topic, partition) is built once for the largest batch so far, and sliced without a
+copy. Invariant: the schema of every batch is `to_arrow_schema(schema, "UTC")`, which Spark compares exactly.
 """
 
 from __future__ import annotations

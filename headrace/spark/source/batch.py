@@ -1,8 +1,8 @@
 """The batch reader: spark.read.format("headrace").
 
 Planning runs on the driver, once per query, and asks brokers for offsets; reading runs in tasks. `FilteringBatchReader`
-is the same for a Spark that pushes filters down: Spark refuses a reader with `pushFilters` where that is switched off,
-so there are two. Invariant: a query reads what lay between its ends when it was planned, and nothing that came later.
+is used where Spark pushes filters down. There are two classes because Spark rejects a reader with `pushFilters` where
+pushdown is off. Invariant: a query reads the offset range found when it was planned, and no later record.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class BatchReader(DataSourceReader):
 class FilteringBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         self._bounds = bounds_of(filters)
-        return filters  # bounds let too much through, so Spark checks them all again
+        return filters  # bounds are only an approximation, so Spark applies all filters again
 
 
 def pieces_of(
     ranges: list[OffsetRange], logs: BrokerLogs, archive: Archive | None, options: SourceOptions
 ) -> list[LiveRange | LakePiece]:
-    """The ranges by where they are read, cut to the size that the options want."""
+    """Split the ranges by where they are read, and to the size that the options ask for."""
     archived: list[LakePiece] = []
     live = ranges
     if archive is not None:

@@ -1,8 +1,8 @@
-"""What the driver asks brokers before Spark reads: which partitions there are, where they begin, end, and reach a time.
+"""What the driver asks brokers before a read: which partitions exist, their start and end offsets, offsets by time.
 
-Called by the readers' planning, on the driver only. Asks each leader once for all its partitions, and again where a
-leader moved. Invariant: every answer is about all partitions that were asked for, or a Failure names the one that has
-none; a topic that does not exist is never created by looking for it.
+Called when a reader plans, on the driver only. Sends each leader one request for all its partitions, and retries where
+a leader moved. Invariant: an answer covers all partitions asked for, or a Failure names one without an answer; a
+missing topic is never created by a lookup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IN_USE = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.
 
 @dataclass(frozen=True)
 class KnownLeader:
-    """Where a partition is led, and which topic of that name it belongs to."""
+    """The leader of a partition as the driver knows it, and the topic's id."""
 
     leader: Address | None
     topic_id: str | None
@@ -69,7 +69,9 @@ class BrokerLogs:
             there = {place for topic in self._topics.values() for place in _places(topic)}
             gone = [place for place in subscription.assigned if place not in there]
             if gone and must_exist:
-                raise Failure(f"option assign names {gone[0]}, but topic {gone[0].topic} has no such partition")
+                raise Failure(
+                    f"option assign names {gone[0]}, but topic {gone[0].topic} has no such partition: correct it"
+                )
             return [place for place in subscription.assigned if place in there]
         self._look_up(_names(subscription), must_exist)
         if subscription.pattern is not None:
@@ -78,35 +80,37 @@ class BrokerLogs:
                 name: topic for name, topic in self._topics.items() if wanted.fullmatch(name) and not topic.is_internal
             }
             if not self._topics and must_exist:
-                raise Failure(f"no topic matches {subscription.pattern!r}: correct subscribePattern or create a topic")
+                raise Failure(
+                    f"no topic matches {subscription.pattern!r}: correct option subscribePattern, or create a topic"
+                )
         return sorted(place for topic in self._topics.values() for place in _places(topic))
 
     def _look_up(self, names: list[str] | None, must_exist: bool) -> None:
         self._topics = self._cluster.topics(names)
         missing = [name for name in names or () if name not in self._topics]
         if missing and must_exist:
-            raise Failure(f"there is no topic {missing[0]}: create it, or correct the option that names it")
+            raise Failure(f"topic {missing[0]} does not exist: create it, or correct the option that names it")
 
     def exists(self, topic: str) -> bool:
-        """Whether the topic was there when the partitions were last asked for."""
+        """Whether the topic existed when the partitions were last looked up."""
         return topic in self._topics
 
     def known_leader(self, place: TopicPartition) -> KnownLeader:
-        """What executors want to know beforehand, so that they need not ask."""
+        """The leader and topic id, passed to executors so that they need not ask."""
         topic = self._topics.get(place.topic)
         if topic is None:
             return KnownLeader(None, None)
         return KnownLeader(self._cluster.known_leader(*place), None if topic.id is None else str(topic.id))
 
-    # --- where they begin and end -----------------------------------------------------------------------------------
+    # --- start and end offsets ----------------------------------------------------------------------------------------
 
     def earliest(self, places: Iterable[TopicPartition]) -> Offsets:
         return self._offsets(dict.fromkeys(places, EARLIEST_OFFSET))
 
     def latest(self, places: Iterable[TopicPartition], at_least: Mapping[TopicPartition, int] | None = None) -> Offsets:
-        """The end of each partition: of what is committed, if only that may be read.
+        """The end offset of each partition: the last stable offset with read_committed, else the high watermark.
 
-        A new leader learns late how far everybody has got, so an end before `at_least` is asked for again.
+        A new leader may report an old high watermark for a moment, so an end before `at_least` is asked for again.
         """
         wanted = dict.fromkeys(places, LATEST_OFFSET)
         for last in self._cluster.attempts():
@@ -116,12 +120,12 @@ class BrokerLogs:
         return found
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is as late as the time; None where all records are earlier."""
+        """The first offset whose record has this timestamp or a later one; None where all records are earlier."""
         found = self._offsets(times)
         return {place: None if offset == _NOT_FOUND else offset for place, offset in found.items()}
 
     def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """ListOffsets; the numbers are times in milliseconds, or -1 and -2 for the ends."""
+        """ListOffsets; the numbers are timestamps in milliseconds, -1 for the latest or -2 for the earliest offset."""
         found: Offsets = {}
         failed: dict[TopicPartition, str] = {}
         for last in self._cluster.attempts():
@@ -137,7 +141,7 @@ class BrokerLogs:
             for place in failed:
                 self._cluster.forget(place.topic)
         for place, why in failed.items():
-            raise Failure(f"partition {place.partition} of topic {place.topic} does not tell its offsets: {why}")
+            raise Failure(f"the offsets of partition {place.partition} of topic {place.topic} cannot be read: {why}")
         return found
 
     def _ask_leader(
@@ -170,12 +174,12 @@ class BrokerLogs:
                     failed[place] = ErrorCode(part.error_code).name
                 else:
                     why = ErrorCode(part.error_code).name
-                    raise Failure(f"partition {place.partition} of topic {place.topic} refuses to be read: {why}")
+                    raise Failure(f"partition {place.partition} of topic {place.topic} cannot be read: {why}")
 
     # --- progress and settings --------------------------------------------------------------------------------------
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
-        """Note the progress of a query as that of a consumer group without members."""
+        """Commit the offsets of a query in a consumer group without members."""
         topics: dict[str, list[Message]] = defaultdict(list)
         for place, offset in offsets.items():
             part = Message(partition_index=place.partition, committed_offset=offset, committed_leader_epoch=-1)
@@ -195,15 +199,15 @@ class BrokerLogs:
             for part in topic.partitions:
                 if part.error_code in _IN_USE:
                     raise Failure(
-                        f"group {group_id} has members, so a query cannot commit its progress in it: "
+                        f"group {group_id} has members, so the query cannot commit its offsets in it: "
                         "stop them, or choose another group.id"
                     )
                 if part.error_code != ErrorCode.none:
                     why = ErrorCode(part.error_code).name
-                    raise Failure(f"group {group_id} does not take the progress of the query: {why}")
+                    raise Failure(f"the offsets of the query cannot be committed in group {group_id}: {why}")
 
     def has_broker_times(self, topic: str) -> bool:
-        """Whether the topic's records carry the time at which the broker took them, so that times never fall."""
+        """Whether the topic has message.timestamp.type=LogAppendTime, so that timestamps never decrease."""
         resource = Message(
             resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["message.timestamp.type"]
         )

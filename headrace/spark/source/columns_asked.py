@@ -1,4 +1,4 @@
-"""The columns of the source: their names and types, which are those of Spark's Kafka connector, and what they cost.
+"""The columns of the source: names and types as in Spark's Kafka connector, and what each needs decoded.
 
 Called by data_source.py for the schema and to check a narrower one that a user gives, and in tasks to decode only the
 columns asked for. Invariant: a schema that passes `check_schema` can be served.
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class ColumnSpec(NamedTuple):
-    type: str  # in Spark's words
-    part: Column  # what must be decoded for it; nothing for what a range knows
+    type: str  # as Spark names it
+    part: Column  # what must be decoded for it; nothing for a constant of the range
 
 
 COLUMNS = {
@@ -37,14 +37,14 @@ def full_schema(include_headers: bool) -> str:
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuse what the source cannot give."""
+    """Reject columns and types that the source does not have."""
     for field in schema.fields:
         asked = COLUMNS.get(field.name)
         if asked is None:
-            raise Failure(f"the source has no column {field.name}: it has {', '.join(COLUMNS)}")
+            raise Failure(f"the source has no column {field.name}: choose from {', '.join(COLUMNS)}")
         given = field.dataType.simpleString()
         if given != asked.type:
             raise Failure(
-                f"column {field.name} is {asked.type}, the schema says {given}: "
-                f"read it as it is and cast it, such as CAST({field.name} AS {given.upper()})"
+                f"column {field.name} has type {asked.type}, and the schema says {given}: "
+                f"read it as {asked.type} and cast it: CAST({field.name} AS {given.upper()})"
             )

@@ -1,10 +1,10 @@
-"""One range of one partition, fetched from whoever leads it: the loop of a task.
+"""Fetches one offset range of one partition from its leader.
 
-Called in a task for each live piece of what it reads. The next request leaves before the last response is decoded, so
-that the broker works while Spark takes the rows. Leaders that move, brokers that restart and answers that stay away are
-waited for, as long as `patience_s` without any progress; then one Failure says what did not come.
+Called by task.py for each range. The next request is sent before the last response is decoded, so the broker works
+while Spark processes rows. While leaders move, brokers restart or responses time out, it retries until there was no
+progress for `patience_s`; then it raises a Failure that names the missing offsets.
 
-Invariant: every offset of the range is either in a response that was handed on, or a DataLoss was reported for it.
+Invariant: every offset of the range was in a response that was returned, or a DataLoss was reported for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 @dataclass(frozen=True)
 class LiveRange:
-    """Offsets to fetch from a broker, and where the driver last saw their leader."""
+    """Offsets to fetch from a broker, and the leader as the driver last saw it."""
 
     place: TopicPartition
     start: int
@@ -44,12 +44,12 @@ class LiveRange:
 
 
 class Fetched(NamedTuple):
-    """The batches of one response; those that lie outside the range, in part or whole, too. Valid until the next."""
+    """The batches of one response, which may reach beyond the range. Valid until the next response."""
 
-    first: int  # records before this offset were not asked for
+    first: int  # records before this offset are not part of the range
     records: memoryview
     found: list[tuple[int, BatchHeader]]
-    aborted: list[Aborted] | None  # None: uncommitted records may be seen
+    aborted: list[Aborted] | None  # None: with read_uncommitted
 
 
 class RangeFetch:
@@ -62,19 +62,19 @@ class RangeFetch:
         self._topic_id = None if wanted.topic_id is None else uuid.UUID(wanted.topic_id)
         self._position = wanted.start
         self._buffer = ReceiveBuffer()
-        self._connection: BlockingConnection | None = None  # with a request on its way
+        self._connection: BlockingConnection | None = None  # with a request in flight
         self._progress_at = clock.monotonic()
         self._pause_s = _FIRST_PAUSE_S
 
     def responses(self) -> Iterator[Fetched]:
-        """What the range holds, response by response."""
+        """The batches of the range, response by response."""
         try:
             while self._position < self._wanted.end:
                 got = self._next()
                 if got is not None:
                     yield got
         finally:
-            if self._connection is not None:  # the reader lost interest; the answer on its way is nobody's now
+            if self._connection is not None:  # the caller stopped early; the response in flight is no longer needed
                 self._connection.close()
 
     # --- one request ------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class RangeFetch:
         records = memoryview(part.records or b"")
         found = whole_batches(records)
         if not found or found[-1][1].next_offset <= self._position:
-            self._wait(f"the leader has nothing there yet, its high watermark is {part.high_watermark}")
+            self._wait(f"the leader returned no records, its high watermark is {part.high_watermark}")
             return None
         self._progress_at, self._pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
         first, self._position = self._position, found[-1][1].next_offset
@@ -127,7 +127,7 @@ class RangeFetch:
         self._connection = connection
 
     def _ask_ahead(self) -> None:
-        """Ask for what comes next; if that fails, it fails again when the answer is wanted."""
+        """Send the next request early. A failure here is ignored: it shows again when the response is needed."""
         try:
             self._ask()
         except ConnectionLost:
@@ -149,7 +149,8 @@ class RangeFetch:
         self._cluster.forget(self._wanted.place.topic)
 
     def _find_leader(self) -> bool:
-        """Whether there is a leader. A topic may be unknown for a moment, to a broker that starts; or for good."""
+        """Whether there is a leader. A topic may be unknown for a moment, to a starting broker, or because it was
+        deleted."""
         place = self._wanted.place
         topic = self._cluster.topics([place.topic]).get(place.topic)
         lost = ""
@@ -174,8 +175,8 @@ class RangeFetch:
         if silent_s > self._options.patience_s:
             place = self._wanted.place
             raise Failure(
-                f"partition {place.partition} of topic {place.topic} gave nothing from offset {self._position} on "
-                f"for {silent_s:.0f} seconds, up to {self._wanted.end} was promised: {why}"
+                f"partition {place.partition} of topic {place.topic} returned no records from offset {self._position} "
+                f"for {silent_s:.0f} seconds, the end offset was {self._wanted.end}: {why}"
             )
         self._clock.pause(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
@@ -188,7 +189,7 @@ class RangeFetch:
             self._lost_leader()
             self._wait(code.name)
         else:
-            raise Failure(f"partition {place.partition} of topic {place.topic} refuses to be read: {code.name}")
+            raise Failure(f"partition {place.partition} of topic {place.topic} cannot be read: {code.name}")
 
     def _out_of_range(self) -> None:
         place = self._wanted.place

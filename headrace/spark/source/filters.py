@@ -1,9 +1,9 @@
-"""What a query's WHERE says about places: filters that Spark pushes down, as bounds on topics, partitions and offsets.
+"""Turns the filters that Spark pushes down into bounds on topics, partitions, offsets and timestamps.
 
-Pure. Called by the batch reader. Everything that is not understood bounds nothing: Spark checks all filters again, so
-bounds may let too much through, and must never cut off a record that fits. A lower bound on time can be turned into
-an offset, since all records before the first that is late enough are too early; an upper bound only where times never
-fall. Times are milliseconds here and may be microseconds in the filter: both bounds are rounded to let more through.
+Pure. Called by the batch reader. A filter of another kind is ignored: Spark applies all filters again, so bounds may
+include too much, but must never exclude a matching record. A lower bound on time can be turned into an offset, since
+all records before the first one late enough are too early; an upper bound only where timestamps never decrease. Times
+are in milliseconds here and may be in microseconds in the filter: both bounds are rounded outwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 @dataclass
 class _Interval:
-    """Whole numbers from `low` to before `end`."""
+    """The integers from `low` to before `end`; None is unbounded."""
 
     low: int | None = None
     end: int | None = None
@@ -49,7 +49,7 @@ class _Interval:
 
 @dataclass
 class Bounds:
-    """Where records that fit can be at all."""
+    """The partitions, offsets and times that can have matching records."""
 
     topics: frozenset[str] | None = None
     partitions: _Interval = field(default_factory=_Interval)
@@ -58,7 +58,7 @@ class Bounds:
     times_ms: _Interval = field(default_factory=_Interval)
 
     def admit(self, place: TopicPartition) -> bool:
-        """Whether the partition can have records that fit."""
+        """Whether the partition can have matching records."""
         return (
             (self.topics is None or place.topic in self.topics)
             and (self.partition_set is None or place.partition in self.partition_set)
@@ -67,7 +67,7 @@ class Bounds:
 
 
 def bounds_of(filters: Iterable[Filter]) -> Bounds:
-    """The bounds that follow from all of these filters together."""
+    """The bounds implied by all of these filters together."""
     bounds = Bounds()
     for one in filters:
         name = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else ""  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
 
 
 def _members(one: Filter, kind: type) -> frozenset[Any] | None:
-    """The values that an equality or IN allows."""
+    """The values allowed by an equality or IN."""
     if isinstance(one, EqualTo | EqualNullSafe) and isinstance(one.value, kind):
         return frozenset({one.value})
     if isinstance(one, In) and all(isinstance(value, kind) for value in one.value):
@@ -124,7 +124,7 @@ def _bound_times(interval: _Interval, one: Filter) -> None:
         return
     value = getattr(one, "value", None)
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
-        return  # a time without a zone is no moment that could be looked up
+        return  # a time without a time zone cannot be looked up
     if isinstance(one, GreaterThan | GreaterThanOrEqual):
         interval.at_least(_milliseconds(value))
     elif isinstance(one, LessThan | LessThanOrEqual):

@@ -1,9 +1,9 @@
-"""What can be asked of the source: every option, checked, as one object that travels to the executors.
+"""The options of the source, parsed and checked, as one object that is sent to the executors.
 
-Names and meanings are those of Spark's Kafka connector, so that a program moves by changing the format's name. Called
-by data_source.py before anything else happens. Invariant: an option that is unknown, contradicts another or has an
-invalid value is rejected with one line that names it; no option is silently ignored, except those that tune the JVM's
-consumer and have no effect here.
+Names and meanings are those of Spark's Kafka connector, so that a program migrates by changing the format's name.
+Called by data_source.py before anything else happens. Invariant: an option that is unknown, contradicts another or has
+an invalid value is rejected with one line that names it; no option is silently ignored, except those that tune the
+JVM's consumer and have no effect here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OWN = (
     "kafka.max.partition.fetch.bytes", "kafka.default.api.timeout.ms", "kafka.request.timeout.ms",
     "kafka.security.protocol",
 )  # fmt: skip
-# These tune the consumer of Spark's connector, which is not here; programs that move bring them along.
+# They tune the JVM consumer of Spark's connector; accepted and ignored, because migrated programs still set them.
 _WITHOUT_MEANING_HERE = (
     "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "kafka.max.poll.records", "kafka.max.poll.interval.ms", "kafka.fetch.min.bytes", "kafka.fetch.max.wait.ms",
@@ -68,7 +68,7 @@ class SourceOptions:
     subscription: Subscription
     starting: Positions
     ending: Positions
-    time_not_found_is_latest: bool  # a starting time after the last record: begin at the end instead of failing
+    time_not_found_is_latest: bool  # a starting time after the last record: start at the end instead of failing
     fail_on_data_loss: bool
     include_headers: bool
     max_per_trigger: int | None
@@ -88,12 +88,12 @@ class SourceOptions:
 
 
 def source_options(given: Mapping[str, str], kind: Kind) -> SourceOptions:
-    """The options of a read, or a Failure that names the first one that is wrong."""
+    """The options of a read, or a Failure that names the first invalid one."""
     options = _named(given)
     if kind == "stream":
-        _refuse(options, _ENDS, "a stream has no end: leave it out, or read with spark.read")
+        _refuse(options, _ENDS, "a stream has no end: remove the option, or read with spark.read")
     else:
-        _refuse(options, _ONLY_STREAM, "only a stream has triggers: leave it out, or read with spark.readStream")
+        _refuse(options, _ONLY_STREAM, "only a stream has triggers: remove the option, or read with spark.readStream")
 
     def text(name: str, default: str) -> str:
         return options.get(name, default)
@@ -133,9 +133,9 @@ def source_options(given: Mapping[str, str], kind: Kind) -> SourceOptions:
 
 
 def _named(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own names: Spark lets people write them in any case."""
+    """The options under their canonical names: Spark treats option names as case-insensitive."""
     if "path" in given:
-        raise Failure('load() takes no path here: name the topic with .option("subscribe", "orders")')
+        raise Failure('load() takes no path: name the topic with .option("subscribe", "orders")')
     named: dict[str, str] = {}
     for key, value in given.items():
         name = _CANONICAL.get(key.lower())
@@ -149,9 +149,9 @@ def _named(given: Mapping[str, str]) -> dict[str, str]:
 
 def _unknown(key: str) -> str:
     if key.lower().startswith(("kafka.ssl.", "kafka.sasl.")):
-        return f"option {key} is not supported: connections are not encrypted and not authenticated"
+        return f"option {key} is not supported: connections are neither encrypted nor authenticated"
     close = difflib.get_close_matches(key.lower(), _CANONICAL, n=1)
-    hint = f"did you mean {_CANONICAL[close[0]]}?" if close else "the options stand in docs/spark.md"
+    hint = f"did you mean {_CANONICAL[close[0]]}?" if close else "docs/spark.md lists the options"
     return f"the source has no option {key}: {hint}"
 
 
@@ -174,7 +174,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     given = [name for name in _SUBSCRIPTIONS if name in options]
     if len(given) != 1:
         said = f"options {' and '.join(given)} contradict each other" if given else "no topic is named"
-        raise Failure(f"{said}: give one of subscribe, subscribePattern and assign")
+        raise Failure(f"{said}: give exactly one of subscribe, subscribePattern and assign")
     name = given[0]
     if name == "subscribe":
         return Subscription(topics=values.names(name, options[name]))
@@ -183,7 +183,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     try:
         re.compile(options[name])
     except re.error as error:
-        raise Failure(f"option {name} is {options[name]!r}, which is no regular expression: {error}") from None
+        raise Failure(f"option {name} is {options[name]!r}, which is not a regular expression: {error}") from None
     return Subscription(pattern=options[name])
 
 
@@ -202,26 +202,26 @@ def _ending(options: Mapping[str, str]) -> Positions:
 
 
 def _positions(options: Mapping[str, str], names: tuple[str, ...], default: Position) -> Positions:
-    """A time for all comes first, then times of partitions, then offsets: as in Spark's connector."""
+    """A time for all partitions takes precedence, then times per partition, then offsets: as in Spark's connector."""
     by_offset, by_time, by_times = names
     if by_time in options:
         return Positions(by_time, AtTime(values.whole_number(by_time, options[by_time], 0)))
     if by_times in options:
         times = partition_numbers(by_times, options[by_times])
         if any(time < 0 for time in times.values()):
-            raise Failure(f"option {by_times}: a time is a number of milliseconds since 1970, 0 at least")
+            raise Failure(f"option {by_times}: a time is in milliseconds since 1970, and at least 0")
         return Positions(by_times, None, {place: AtTime(time) for place, time in times.items()})
     text = options.get(by_offset, "").strip()
     if text.lower() in ("", "earliest", "latest"):
         return Positions(by_offset, {"": default, "earliest": Earliest(), "latest": Latest()}[text.lower()])
     offsets = partition_numbers(by_offset, text)
     if any(offset < -2 for offset in offsets.values()):
-        raise Failure(f"option {by_offset}: an offset is 0 at least, or -2 for the beginning, or -1 for the end")
+        raise Failure(f"option {by_offset}: an offset is at least 0, or -2 for the beginning, or -1 for the end")
     return Positions(by_offset, None, {place: position_of_offset(offset) for place, offset in offsets.items()})
 
 
 def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, str]) -> str:
-    """One of two words, the first if nothing is said."""
+    """One of two values; the first is the default."""
     value = options.get(name, allowed[0]).strip().lower()
     if value not in allowed:
         raise Failure(f"option {name} is {options[name]!r}: write {' or '.join(allowed)}")

@@ -1,8 +1,8 @@
-"""Which offsets are read by which task: pure arithmetic on the driver.
+"""Divides offset ranges among tasks: pure arithmetic on the driver.
 
-Called by the batch and the stream reader with offsets that are known already. Invariant of every function: the ranges
-that come out are disjoint and cover exactly the ranges that went in, with `limited` alone reading less, and never
-nothing as long as there is something.
+Called by the batch and the stream reader with known offsets. Invariant: the resulting ranges are disjoint and cover
+exactly the given ones. Only `limited` and `narrowed` return less, and `limited` never nothing while there is something
+to read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from headrace.spark.source.positions import Offsets, TopicPartition
 
-# A task costs tens of milliseconds whatever it reads, so a stream lets one task read several small ranges.
+# A task costs tens of milliseconds, however little it reads, so in a stream one task reads several small ranges.
 SMALL_TASK_RECORDS = 20_000
 
 
@@ -31,7 +31,7 @@ class OffsetRange:
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """What lies between two sets of offsets, as far as both know the partition."""
+    """The ranges between two sets of offsets, for partitions in both."""
     return [
         OffsetRange(place, start[place], offset)
         for place, offset in sorted(end.items())
@@ -40,7 +40,7 @@ def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartit
 
 
 def split(ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
-    """Cut large ranges, so that none is larger than `max_records` and there are at least `min_partitions` of them."""
+    """Split large ranges, so that none is larger than `max_records` and there are at least `min_partitions` of them."""
     parts = [part for one in ranges for part in _cut(one, -(-one.size // max_records) if max_records else 1)]
     if min_partitions is None or len(parts) >= min_partitions:
         return parts
@@ -59,7 +59,7 @@ def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
 
 
 def packed(ranges: Sequence[OffsetRange], min_tasks: int | None) -> list[tuple[OffsetRange, ...]]:
-    """Ranges by task: small ones share a task, as long as there are more tasks than `min_tasks`."""
+    """Group ranges into tasks: small ones share a task, down to `min_tasks` tasks."""
     tasks: list[tuple[OffsetRange, ...]] = []
     shared: list[OffsetRange] = []
     spare = len(ranges) - (min_tasks or 1)
@@ -75,7 +75,7 @@ def packed(ranges: Sequence[OffsetRange], min_tasks: int | None) -> list[tuple[O
 
 
 def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """An end before `end`, `limit` records after `start` altogether, each partition in proportion to what it has."""
+    """End offsets for at most `limit` records after `start`, shared among partitions in proportion to their backlog."""
     behind = {place: end[place] - start.get(place, 0) for place in end}
     total = sum(max(0, size) for size in behind.values())
     if total <= limit:
@@ -86,7 +86,7 @@ def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
         share = max(0, size) * limit // total
         reached[place] = end[place] if size <= 0 else start.get(place, 0) + share
         given += share if size > 0 else 0
-    # What rounding left over goes to the partitions that are furthest behind, so that each gets its turn in the end.
+    # The remainder of rounding goes to the partitions with the largest backlog, so that every partition advances.
     for place in sorted(behind, key=lambda place: (reached[place] - end[place], place)):
         if given >= limit or reached[place] >= end[place]:
             break
@@ -96,12 +96,12 @@ def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def record_count(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between the two."""
+    """How many offsets are between the two."""
     return sum(max(0, end[place] - start.get(place, 0)) for place in end)
 
 
 def narrowed(ranges: Iterable[OffsetRange], low: Offsets, high: Offsets) -> list[OffsetRange]:
-    """The ranges without what lies before `low` or at `high` and after it; a partition that is not named stays."""
+    """The ranges without offsets below `low`, or at or above `high`; partitions without a bound stay as they are."""
     cut = (
         OffsetRange(
             one.place, max(one.start, low.get(one.place, one.start)), min(one.end, high.get(one.place, one.end))

@@ -1,8 +1,8 @@
-"""Places in topics: partitions, and where in each of them a read begins or ends.
+"""Positions in partitions: where a read begins or ends.
 
-Pure nouns of the source, shared by its options, its planning and its readers. A `Position` is what a user writes (the
-beginning, the end, an offset, a time), `Positions` are the places of all partitions of a read; resolving them into
-offsets takes a broker, see broker_logs.py.
+Pure types of the source, shared by its options, planning and readers. A `Position` is what a user writes (the
+beginning, the end, an offset, a time); `Positions` are those of all partitions of a read. starting.py resolves them to
+offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class Earliest:
-    """The first record that is still there."""
+    """The first record that still exists."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class AtOffset:
 
 @dataclass(frozen=True)
 class AtTime:
-    """The first record that is as late as this."""
+    """The first record with this timestamp or a later one."""
 
     time_ms: int
 
@@ -54,40 +54,40 @@ Position = Earliest | Latest | AtOffset | AtTime
 
 @dataclass(frozen=True)
 class Positions:
-    """One place for all partitions, or one for each."""
+    """One position for all partitions, or one for each."""
 
-    option: str  # that said so
+    option: str  # the option that it comes from
     everywhere: Position | None
     each: Mapping[TopicPartition, Position] = field(default_factory=dict)
 
     def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The place in each of these partitions, which are all that the read has."""
+        """The position in each of these partitions, which are all partitions of the read."""
         if self.everywhere is not None:
             return dict.fromkeys(partitions, self.everywhere)
         wanted = set(partitions)
         missing, unknown = sorted(wanted - set(self.each)), sorted(set(self.each) - wanted)
         if missing:
             raise Failure(
-                f"option {self.option} says nothing of {', '.join(map(str, missing))}: "
+                f"option {self.option} does not name {', '.join(map(str, missing))}: "
                 "name every partition of the topics that are read"
             )
         if unknown:
             raise Failure(
-                f"option {self.option} names {', '.join(map(str, unknown))}, which the read does not have: "
+                f"option {self.option} names {', '.join(map(str, unknown))}, which this query does not read: "
                 "name partitions that exist and are subscribed to"
             )
         return dict(self.each)
 
 
 def position_of_offset(offset: int) -> Position:
-    """-2 is the beginning and -1 the end, as everywhere in Kafka."""
+    """-2 is the beginning and -1 the end, as in Kafka."""
     if offset == EARLIEST_OFFSET:
         return Earliest()
     return Latest() if offset == LATEST_OFFSET else AtOffset(offset)
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets as a stream's checkpoint and its progress show them, in the form of Spark's connector."""
+    """Offsets in the format of Spark's connector, for a stream's checkpoint and progress."""
     shown: dict[str, dict[str, int]] = {}
     for place, offset in sorted(offsets.items()):
         shown.setdefault(place.topic, {})[str(place.partition)] = offset
@@ -95,7 +95,7 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(shown: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """What `to_json` made, perhaps long ago and by another query."""
+    """The reverse of `to_json`; a checkpoint of another query raises a Failure."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -104,6 +104,6 @@ def from_json(shown: Mapping[str, Mapping[str, int]]) -> Offsets:
         }
     except (AttributeError, TypeError, ValueError):
         raise Failure(
-            f"the checkpoint says {shown!r}, which are no offsets of topics: it belongs to another query. "
+            f"the checkpoint has {shown!r}, which are not offsets of topics: it belongs to another query. "
             "Give this query a checkpointLocation of its own"
         ) from None

@@ -1,7 +1,7 @@
-"""Where a read begins and ends, as offsets: what the options say, held against what brokers and the archive have.
+"""Resolves the positions in the options to start and end offsets, within what brokers and the archive have.
 
-Called by the batch reader and, for its first batch, by the stream reader. Invariant: what comes out lies within the
-logs; an offset that was asked for and is not there is reported as a data loss, never passed over in silence.
+Called by the batch reader and, for its first batch, by the stream reader. Invariant: the result lies within the logs;
+an offset that was asked for and does not exist is reported as data loss, never silently skipped.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def open_archive(options: SourceOptions) -> Archive | None:
-    """The lake that the option `archive` names, as it is now."""
+    """A snapshot of the lake that the option `archive` names, if it does."""
     if options.archive is None:
         return None
-    from headrace.spark.source import archive_read  # loaded only where there is a lake: a task starts faster without
+    from headrace.spark.source import archive_read  # imported only if needed: a task starts faster without
 
     return archive_read.open_archive(options.archive)
 
 
 class Edges:
-    """The first and the last offset of every partition that is read, over archive and log."""
+    """The start and end offset of every partition that is read, over archive and log."""
 
     def __init__(
         self, options: SourceOptions, logs: BrokerLogs, places: list[TopicPartition], archive: Archive | None
@@ -45,7 +45,7 @@ class Edges:
                 self.earliest[place] = min(self.earliest[place], archived)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is as late as the time, in the archive or the log."""
+        """The first offset in archive or log whose record has this timestamp or a later one."""
         found: dict[TopicPartition, int | None] = {}
         for place, time_ms in times.items():
             found[place] = None if self._archive is None else self._archive.offset_at(*place, time_ms)
@@ -53,7 +53,7 @@ class Edges:
         return found | self._logs.at_times(live)
 
     def starts(self, places: Mapping[TopicPartition, Position]) -> Offsets:
-        """Where the read begins."""
+        """The start offsets of the read."""
         at_times = self.at_times({where: place.time_ms for where, place in places.items() if isinstance(place, AtTime)})
         starts: Offsets = {}
         for where, place in places.items():
@@ -66,7 +66,7 @@ class Edges:
         return starts
 
     def ends(self, places: Mapping[TopicPartition, Position]) -> Offsets:
-        """Where the read ends; a time that no record reaches is the end of the log."""
+        """The end offsets of the read; a time after the last record means the end of the log."""
         at_times = self.at_times({where: place.time_ms for where, place in places.items() if isinstance(place, AtTime)})
         ends: Offsets = {}
         for where, place in places.items():
@@ -82,7 +82,7 @@ class Edges:
             return found
         if not self._options.time_not_found_is_latest:
             raise Failure(
-                f"partition {where.partition} of topic {where.topic} has no record as late as {place.time_ms}, which "
+                f"partition {where.partition} of topic {where.topic} has no record at or after {place.time_ms}, which "
                 f"option {self._options.starting.option} asks for: choose an earlier time, or set "
                 "startingOffsetsByTimestampStrategy to latest"
             )

@@ -1,12 +1,11 @@
 """The stream reader: spark.readStream.format("headrace").
 
-On the driver Spark keeps one of these per query, in a Python process of its own, and asks it between micro-batches:
-how far can be read, which tasks that makes, what is done. In tasks only `read` is called, on a copy that knows the
-options and nothing else. Offsets in the checkpoint have the form of Spark's Kafka connector:
-{"orders": {"0": 23, "1": 45}}.
+The driver has one reader per query, in its own Python process. Between micro-batches Spark asks it for the latest
+offsets, for the tasks of a batch, and to commit. In tasks only `read` is called, on a copy that has only the options.
+Offsets in the checkpoint have the format of Spark's Kafka connector: {"orders": {"0": 23, "1": 45}}.
 
-Invariants: the end of a batch is never before its start; partitions that appear later are read from their beginning;
-a partition that disappears unread, or that ends before what was read already, is a data loss.
+Invariants: the end of a batch is never before its start; partitions that appear later are read from their beginning; a
+partition that is deleted before it was read to its end, or that now ends before the query's offset, is data loss.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._logs: BrokerLogs | None = None
         self._archive: Archive | None = None
-        self._latest: Offsets = {}  # the ends of the logs when they were last asked for
-        self._target: Offsets | None = None  # available now: where the query ends
-        self._told: Offsets | None = None  # what the group knows
+        self._latest: Offsets = {}  # the end offsets when they were last asked for
+        self._target: Offsets | None = None  # with Trigger.AvailableNow: where the query ends
+        self._told: Offsets | None = None  # the offsets last committed in the group
         self._last_batch_at: float | None = None
 
     # --- in tasks ---------------------------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self._options, self._schema, partition)
 
-    # --- how far ----------------------------------------------------------------------------------------------------
+    # --- offsets ------------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> Json:  # noqa: N802 (Spark's name)
         logs = self._open()
@@ -100,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._latest) or None
 
     def _reachable(self, begun: Offsets) -> Offsets:
-        """The end of every partition that is there, but never before where the query is already."""
+        """The end offset of every existing partition, but never before the query's current offset."""
         logs = self._open()
         places = logs.partitions(must_exist=False)
         seen, self._latest = self._latest, logs.latest(places, at_least=begun)
@@ -118,22 +117,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _report_gone(self, place: TopicPartition, offset: int, seen: Offsets) -> None:
-        """A topic that shrank took a partition away; that loses nothing if its last known end had been read."""
+        """A partition disappeared. If its topic still exists and it was read to its last known end, nothing is lost."""
         shrank = self._open().exists(place.topic) and seen.get(place) == offset
         if shrank:
-            _log.info("partition %s is gone, and was read to its end at offset %s", place, offset)
+            _log.info("partition %s was deleted; it had been read to its end at offset %s", place, offset)
         else:
             data_loss.report(self._options.fail_on_data_loss, data_loss.gone(place, offset))
 
     def _too_little(self, begun: Offsets, end: Offsets) -> bool:
-        """Whether the batch waits for more: fewer records than it should have, and not for too long yet."""
+        """Whether to wait for more: fewer records than minOffsetsPerTrigger, and maxTriggerDelay has not passed."""
         least = self._options.min_per_trigger
         if least is None or self._target is not None or self._last_batch_at is None:
             return False
         waited_ms = (SystemClock().monotonic() - self._last_batch_at) * 1000
         return record_count(begun, end) < least and waited_ms < self._options.max_trigger_delay_ms
 
-    # --- tasks and progress -----------------------------------------------------------------------------------------
+    # --- tasks and commits --------------------------------------------------------------------------------------------
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         logs = self._open()
@@ -142,7 +141,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = ranges_between(begun, reached)
         if not ranges:
             return []
-        if not logs.exists(ranges[0].place.topic):  # a restart repeats a batch before it asks how far can be read
+        if not logs.exists(
+            ranges[0].place.topic
+        ):  # after a restart Spark replans the last batch before it asks for offsets
             logs.partitions(must_exist=False)
         if self._archive is not None:
             return [ReadTask((piece,)) for piece in pieces_of(ranges, logs, self._archive, self._options)]
@@ -156,7 +157,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._logs = None
 
     def _tell_group(self, done: Offsets) -> None:
-        """Commit how far the query is: when Spark asks for the next batch, it is done with all before.
+        """Commit the query's offsets in the group: when Spark asks for the next batch, all earlier ones are done.
 
         Spark's own `commit` comes one batch late, and never for the last one before a pause.
         """
@@ -166,11 +167,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._open().commit(group_id, done)
             self._told = done
-        except (ConnectionLost, KafkaError) as error:  # the checkpoint has it; the next commit tells the group
-            _log.warning("the progress of the query was not committed for group %s: %s", group_id, error)
+        except (ConnectionLost, KafkaError) as error:  # the checkpoint has the offsets; the next commit includes these
+            _log.warning(
+                "the offsets of the query were not committed in group %s, the next batch tries again: %s",
+                group_id,
+                error,
+            )
 
     def _beginnings(self, fresh: list[TopicPartition]) -> Offsets:
-        """Where partitions begin that the query has not seen before: at 0, or something is missing."""
+        """Start offsets of partitions new to the query; one that does not start at 0 has lost records."""
         if not fresh:
             return {}
         earliest = Edges(self._options, self._open(), fresh, self._archive).earliest
@@ -180,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return earliest
 
     def _open(self) -> BrokerLogs:
-        """The driver's connections: made on first use, since a reader is also made where it only travels to tasks."""
+        """The driver's connections, made on first use: a reader may also be made only to be sent to tasks."""
         if self._logs is None:
             self._logs = BrokerLogs(self._options)
             self._archive = open_archive(self._options)

@@ -1,7 +1,7 @@
-"""What one task reads: ranges of offsets in, Arrow record batches out.
+"""One task of a read: offset ranges in, Arrow record batches out.
 
 Called by Spark's Python workers through the readers. Connections are kept between the tasks of a worker process, since
-a micro-batch is short and connecting is not free; one task at a time runs in a process, so nobody shares them.
+a micro-batch is short and connecting takes time. A process runs one task at a time, so connections are not shared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.spark.source.archive_read import LakePiece
 
-# What compressed batches open to may be many times a fetch; Spark gets it in portions of about this size.
+# Decompressed batches may be many times the size of a fetch; Spark gets them in portions of about this size.
 _PORTION_BYTES = 4 << 20
 
 _clusters: dict[tuple[object, ...], Cluster] = {}
@@ -43,7 +43,7 @@ class ReadTask(InputPartition):
 
 
 def read_task(options: SourceOptions, schema: StructType, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a task. Spark invents a task without pieces where there is nothing to read."""
+    """The rows of a task. Where there is nothing to read, Spark runs a task without pieces."""
     freeze_loaded_modules()
     for piece in task.pieces if isinstance(task, ReadTask) else ():
         if isinstance(piece, LiveRange):
@@ -55,7 +55,7 @@ def read_task(options: SourceOptions, schema: StructType, task: InputPartition) 
 
 
 def read_range(options: SourceOptions, schema: StructType, wanted: LiveRange) -> Iterator[pa.RecordBatch]:
-    """The rows of a range of offsets."""
+    """The rows of an offset range."""
     rows = ArrowRows(schema, wanted.place)
     fetch = RangeFetch(options, wanted, _cluster(options), SystemClock())
     for first, records, found, aborted in fetch.responses():

@@ -1,12 +1,12 @@
-"""Which of the fetched batches a reader may see, opened: the step between a Fetch response and the columns.
+"""Selects the visible batches of a Fetch response and decompresses them: the step before columns.
 
-Called by fetching.py with the records of one partition. Control batches are never seen. With read_committed, batches of
-aborted transactions are left out as Kafka's consumers do it: the response names (producer, first offset) of every
-aborted transaction that it touches; from that offset on the producer's transactional batches are aborted, until a
-control batch of the producer says that the transaction ended.
+Called by fetching.py with the records of one partition. Control batches are skipped. With read_committed, batches of
+aborted transactions are skipped as Kafka's consumers do: the response lists (producer id, first offset) of every
+aborted transaction in it; from that offset on, the producer's transactional batches are aborted, up to its next control
+batch.
 
-Invariant: a batch that is cut short at the end of a response is not read, since the next fetch brings it whole; any
-other flaw raises Malformed.
+Invariant: a truncated batch at the end of a response is skipped, since the next fetch returns it whole; any other
+damage raises Malformed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Aborted(NamedTuple):
 
 
 def whole_batches(records: memoryview) -> list[tuple[int, BatchHeader]]:
-    """(position, header) of every batch that came whole."""
+    """(position, header) of every complete batch."""
     if len(records) >= HEADER_BYTES and records[16] != MAGIC:
-        raise Malformed(f"record format {records[16]}, not {MAGIC}: the records are of a Kafka before 0.11")
+        raise Malformed(f"record format {records[16]}, not {MAGIC}: the records were written by a Kafka before 0.11")
     return list(batches.walk(records))
 
 
@@ -43,7 +43,7 @@ def visible_sections(
     *,
     check_crcs: bool,
 ) -> Iterator[Section]:
-    """The records of every batch that may be seen; `aborted` is None where uncommitted records may be seen too."""
+    """The records of every visible batch; `aborted` is None with read_uncommitted."""
     pending = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
     open_aborted: set[int] = set()
     for at, header in found:

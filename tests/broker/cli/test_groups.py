@@ -49,7 +49,7 @@ def test_groups_are_listed_and_deleted(billing: Run) -> None:
     (listed,) = json.loads(billing("group", "list", "--json").stdout)
     assert (listed["group"], listed["state"]) == ("billing", "empty")
     asked = billing("group", "delete", "billing", stdin="n\n", status=1)
-    assert "Delete billing with all offsets?" in asked.stderr
+    assert "Delete billing and all offsets?" in asked.stderr
     billing("group", "delete", "billing", "--yes")
     assert json.loads(billing("group", "list", "--json").stdout) == []
 

@@ -27,7 +27,7 @@ def test_pipelines_are_listed(headrace: Run) -> None:
 def test_a_configuration_is_validated_with_its_topics_or_without(headrace: Run, config: Path) -> None:
     assert "is in order" in headrace("pipeline", "validate", "--offline", str(config)).stderr
     refused = headrace("pipeline", "validate", str(config), status=1).stderr
-    assert "there is no topic weblogs" in refused
+    assert "topic weblogs does not exist" in refused
     headrace("topic", "create", "weblogs")
     headrace("pipeline", "validate", str(config))
     config.write_text(config.read_text() + "colour: red\n")
@@ -37,8 +37,8 @@ def test_a_configuration_is_validated_with_its_topics_or_without(headrace: Run, 
 def test_what_cannot_be_run_is_told_before_spark_starts(headrace: Run, config: Path, tmp_path: Path) -> None:
     assert "there is no pipeline 'nothing'" in headrace("pipeline", "init", "nothing", status=1).stderr
     assert "cannot be read" in headrace("pipeline", "run", str(tmp_path / "none.yaml"), status=1).stderr
-    assert "there is no topic weblogs" in headrace("pipeline", "run", str(config), status=1).stderr
-    assert "is no span of time" in headrace("pipeline", "run", str(config), "--set", "trigger=often", status=1).stderr
+    assert "topic weblogs does not exist" in headrace("pipeline", "run", str(config), status=1).stderr
+    assert "is not a duration" in headrace("pipeline", "run", str(config), "--set", "trigger=often", status=1).stderr
 
 
 def test_the_status_is_what_the_last_run_wrote(headrace: Run, config: Path, tmp_path: Path) -> None:

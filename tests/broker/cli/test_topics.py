@@ -52,7 +52,7 @@ def test_refusals_name_the_topic_in_one_line(headrace: Run) -> None:
         (["topic", "describe", "nowhere"], "topic nowhere does not exist"),
         (["topic", "alter", "nowhere", "-p", "2"], "topic nowhere does not exist"),
         (["topic", "delete", "nowhere", "--yes"], "topic nowhere does not exist"),
-        (["topic", "alter", "orders", "-p", "1"], "cannot grow topic orders to 1 partition"),
+        (["topic", "alter", "orders", "-p", "1"], "cannot increase topic orders to 1 partition"),
         (["topic", "trim", "orders", "--before", "9"], "cannot trim orders before 9: partition 0 ends at 0"),
         (["topic", "trim", "orders", "--all", "-p", "7"], "topic orders has no partition 7: it has 0 to 1"),
     ):

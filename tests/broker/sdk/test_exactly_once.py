@@ -80,7 +80,7 @@ def test_a_transform_may_write_nothing_one_or_many(topics: LocalBroker) -> None:
 
 
 def test_a_result_without_a_topic_is_told(topics: LocalBroker) -> None:
-    with pytest.raises(BadMessage, match="names no topic, and there is no produce_to"):
+    with pytest.raises(BadMessage, match="has no topic: give produce_to"):
         run(topics, shout, produce_to=None)
 
 

@@ -132,7 +132,7 @@ def test_a_driver_that_dies_around_a_commit_neither_loses_nor_doubles(
 def test_what_cannot_be_archived_is_refused_in_one_line(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("logs")
     fill(topics, topic, 0, 0, 20)
-    with pytest.raises(Failure, match=r"there is no topic nowhere at .*`headrace topic create nowhere`"):
+    with pytest.raises(Failure, match=r"topic nowhere does not exist at .*`headrace topic create nowhere`"):
         run(spark, archive(topics, "nowhere", tmp_path))
     run(spark, archive(topics, topic, tmp_path))
     other = topics.create("other")
@@ -140,7 +140,7 @@ def test_what_cannot_be_archived_is_refused_in_one_line(spark: SparkSession, top
         run(spark, archive(topics, other, tmp_path))
     topics.delete(topic)
     topics.create("logs")
-    with pytest.raises(Failure, match=r"ends at offset 0, but the lake .* has it up to 20: the topic was made anew"):
+    with pytest.raises(Failure, match=r"ends at offset 0, but the lake .* has it up to 20: the topic was recreated"):
         run(spark, archive(topics, topic, tmp_path))
     lake_before = lake_offsets(tmp_path / "lake")
     assert lake_before == {(topic, 0): list(range(20))}

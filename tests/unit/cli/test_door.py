@@ -75,7 +75,7 @@ def test_a_listener_that_is_no_broker_is_one_clear_line() -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         shown = CliRunner().invoke(app, ["topic", "list", "--broker", address])
     assert shown.exit_code == 1
-    assert f"something listens at {address}, but it gives no Kafka answer" in shown.stderr
+    assert f"something listens at {address}, but does not answer as a Kafka broker" in shown.stderr
     assert shown.stderr.count("\n") == 1
 
 
@@ -90,11 +90,11 @@ def test_a_listener_that_is_no_broker_is_one_clear_line() -> None:
         (["topic", "alter", "t"], "nothing to change"),
         (["consume", "t", "--format", "%q"], "%q in '%q' is not a field"),
         (["consume", "t", "--from", "nowhere"], "'nowhere' is not a place in a log"),
-        (["consume", "t", "--group", "g", "--partition", "0"], "a group shares all partitions"),
-        (["consume", "t", "--group", "g", "--from", "offset:3"], "a group shares all partitions"),
+        (["consume", "t", "--group", "g", "--partition", "0"], "a group reads all partitions"),
+        (["consume", "t", "--group", "g", "--from", "offset:3"], "a group reads all partitions"),
         (["produce", "t", "--timestamp", "yesterday"], "'yesterday' is not a time"),
         (["produce", "t", "--header", "nonsense"], "'nonsense' is not a header"),
-        (["produce", "t", "--whole", "--null-delimited"], "exclude each other"),
+        (["produce", "t", "--whole", "--null-delimited"], "only one of --whole"),
         (["group", "seek", "g", "--to", "nowhere"], "'nowhere' is not a place in a log"),
     ],
 )

@@ -62,7 +62,7 @@ def test_an_escaped_backslash_before_a_field_stays_a_backslash() -> None:
 
 @pytest.mark.parametrize("text", ["%q", "100%", "%"])
 def test_an_unknown_field_is_named_with_those_there_are(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is not a field; there are %t %p"):
+    with pytest.raises(typer.BadParameter, match="is not a field: use %t %p"):
         parse_format(text)
 
 

@@ -123,8 +123,8 @@ def test_a_cluster_that_is_away_is_one_clear_error(net: FakeNet) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (metadata(1, error=ErrorCode.unknown_topic_or_partition), "there is no topic orders"),
-        (metadata(1, partitions=0), "has 0 partitions, and none of number 0"),
+        (metadata(1, error=ErrorCode.unknown_topic_or_partition), "topic orders does not exist"),
+        (metadata(1, partitions=0), "has no partition 0: it has 0 partitions"),
         (metadata(-1), "partition 0 of topic orders has no leader"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_connection_pipelines_and_is_closed_for_good_when_it_is_lost(net: Fake
     with BlockingConnection(A, "test", 7.0, net.dial) as connection:
         connection.send(LIST_OFFSETS, Message(topics=[]))
         connection.send(LIST_OFFSETS, Message(topics=[]))
-        with pytest.raises(RuntimeError, match="2 responses"):
+        with pytest.raises(RuntimeError, match="2 requests are in flight"):
             connection.call(LIST_OFFSETS, Message(topics=[]))
         got = [connection.receive().topics[0].partitions[0].offset for _ in range(2)]
         assert got == [1, 2]

@@ -87,12 +87,12 @@ def test_what_does_not_exist_is_told_with_what_does() -> None:
         producer(profile="fast")
     with pytest.raises(BadSetting, match="bootstrap is empty"):
         producer_settings("", "at-least-once", "balanced", None, {})
-    with pytest.raises(BadSetting, match="needs a group"):
+    with pytest.raises(BadSetting, match="group is empty"):
         consumer_settings("b:1", "", "at-least-once", "balanced", {})
 
 
 def test_exactly_once_and_a_transactional_id_need_each_other() -> None:
     with pytest.raises(BadSetting, match="needs a transactional_id"):
         producer_settings("b:1", "exactly-once", "balanced", None, {})
-    with pytest.raises(BadSetting, match="transactional_id means exactly-once"):
+    with pytest.raises(BadSetting, match="transactional_id needs delivery exactly-once"):
         producer_settings("b:1", "at-least-once", "balanced", "t", {})

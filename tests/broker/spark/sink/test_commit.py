@@ -123,7 +123,7 @@ def test_a_run_that_was_given_up_decides_nothing_any_more(driver: Driver) -> Non
     with pytest.raises(Failure, match="before it could be committed"):
         driver.commit(told)
     late = driver.task(0, 0, told[0].attempt.run, FIRST[0])
-    with pytest.raises(Failure, match="was given up by Spark"):
+    with pytest.raises(Failure, match="was abandoned by Spark"):
         driver.commit([late])
     driver.again().run(0, FIRST)
     assert result(driver) == rows(FIRST)
@@ -186,7 +186,7 @@ def test_of_two_drivers_with_one_batch_one_fails_and_its_restart_goes_on(driver:
     other = driver.again()
     mine, theirs = driver.tasks(0, FIRST), other.tasks(0, FIRST)
     other.commit(theirs)
-    with pytest.raises(Failure, match="decided by another driver while this one worked on it"):
+    with pytest.raises(Failure, match="decided by another driver while this one ran it"):
         driver.commit(mine)
     driver.again().run(0, FIRST)
     driver.again().run(1, SECOND)
@@ -223,7 +223,7 @@ def test_two_sinks_with_one_name_are_refused(broker: LocalBroker, driver: Driver
     driver.run(0, FIRST)
     create_topic(broker.bootstrap, f"other-{driver.options.topic}")
     other = Driver(replace(driver.options, topic=f"other-{driver.options.topic}"), driver.stream)
-    with pytest.raises(Failure, match="two sinks of one query need two names"):
+    with pytest.raises(Failure, match="give each sink of a query its own name"):
         other.run(0, FIRST)
     named = Driver(replace(other.options, sink_name="second"), Stream(driver.stream.query, "second"))
     named.run(0, FIRST)
@@ -236,7 +236,7 @@ def test_a_transaction_that_timed_out_before_the_decision_fails_a_batch_that_can
     driver.options = replace(driver.options, transaction_timeout_ms=60_000)
     told = driver.tasks(0, FIRST)
     broker.clock.advance(seconds=61)
-    with pytest.raises(Failure, match=r"was it open for longer than kafka\.transaction\.timeout\.ms"):
+    with pytest.raises(Failure, match=r"was it open longer than kafka\.transaction\.timeout\.ms"):
         driver.commit(told)
     driver.again().run(0, FIRST)
     assert result(driver) == rows(FIRST)

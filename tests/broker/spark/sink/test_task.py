@@ -162,7 +162,7 @@ def test_every_codec_can_be_read(broker: LocalBroker, codec: int) -> None:
 
 def test_a_missing_topic_is_one_line(broker: LocalBroker) -> None:
     driver = Driver(sink_options(broker.bootstrap, "nowhere"))
-    with pytest.raises(Failure, match="there is no topic nowhere: create it, or correct the name"):
+    with pytest.raises(Failure, match="topic nowhere does not exist: create it, or correct the name"):
         driver.run(0, [["a"]])
 
 

@@ -87,7 +87,7 @@ def test_a_range_is_named_by_times(topics: Topics, source: Source) -> None:
     found = values(source.rows(subscribe=topic, startingOffsetsByTimestamp=each))
     assert found == ["p0-9", *(f"p1-{turn}" for turn in range(3, 10))]
     late = {"subscribe": topic, "startingTimestamp": last + 1}
-    with pytest.raises(Failure, match=f"partition 0 of topic {topic} has no record as late as {last + 1}"):
+    with pytest.raises(Failure, match=f"partition 0 of topic {topic} has no record at or after {last + 1}"):
         source.rows(**late)
     assert source.rows(**late, startingOffsetsByTimestampStrategy="latest") == []
     assert len(source.rows(subscribe=topic, endingTimestamp=last + 1)) == 20
@@ -152,10 +152,10 @@ def test_an_upper_time_bound_counts_where_the_broker_dates_records(topics: Topic
 def test_what_is_not_there_is_named(topics: Topics, source: Source) -> None:
     topic = letters(topics, partitions=1)
     for options, message in (
-        ({"subscribe": "nowhere"}, "there is no topic nowhere: create it"),
+        ({"subscribe": "nowhere"}, "topic nowhere does not exist: create it"),
         ({"subscribePattern": "nowhere.*"}, "no topic matches 'nowhere"),
         ({"assign": json.dumps({topic: [3]})}, f"assign names {topic}-3, but topic {topic} has no such partition"),
-        ({"subscribe": topic, "startingOffsets": '{"other": {"0": 1}}'}, "startingOffsets says nothing of"),
+        ({"subscribe": topic, "startingOffsets": '{"other": {"0": 1}}'}, "startingOffsets does not name"),
     ):
         with pytest.raises(Failure, match=message):
             source.rows(**options)

@@ -37,5 +37,5 @@ def test_an_address_finds_its_place(tmp_path: Path) -> None:
     for address in (str(tmp_path), f"file://{tmp_path}"):
         open_storage(address).put("x/y", b"z")
         assert open_storage(address).uri("x/y") == str(tmp_path / "x" / "y")
-    with pytest.raises(Failure, match="nowhere://x is no place for a lake"):
+    with pytest.raises(Failure, match="nowhere://x cannot store a lake"):
         open_storage("nowhere://x")

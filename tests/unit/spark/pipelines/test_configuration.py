@@ -57,7 +57,7 @@ def test_a_change_reaches_any_depth() -> None:
         (ARCHIVE.replace("./lake}", "./lake, file_mb: many}"), "lake.file_mb: Expected int, got str"),
         (ARCHIVE.replace("./lake}", "./lake, format: orc}"), "lake.format: Invalid enum value 'orc'"),
         (ARCHIVE.replace("[logs]", "[]"), "source needs either topics (a list of names) or pattern"),
-        (ARCHIVE + "compaction: {keep_replaced: soon}", "compaction.keep_replaced: 'soon' is no span of time"),
+        (ARCHIVE + "compaction: {keep_replaced: soon}", "compaction.keep_replaced: 'soon' is not a duration"),
         (ARCHIVE + "metrics: {prt: 1}", "unknown key metrics.prt (did you mean port?)"),
     ],
 )
@@ -72,7 +72,7 @@ def test_spans_of_time_are_read() -> None:
         10_000, 5_400_000, 250, 172_800_000, 300_000,
     ]  # fmt: skip
     for wrong in ("", "10", "s", "ten seconds", "1h and 2m"):
-        with pytest.raises(Failure, match="is no span of time"):
+        with pytest.raises(Failure, match="is not a duration"):
             span_ms(wrong, "k")
 
 
@@ -93,16 +93,16 @@ checkpoint: ./c
     [
         ("at: timestamp", "at: datetime", "parse.fields.at: 'datetime' is no type"),
         ("fields: {path: string, ms: double, at: timestamp}", "fields: {}", "parse.fields is missing"),
-        ("format: json", "format: access-log", "an access log has its own fields"),
+        ("format: json", "format: access-log", "an access log has fixed fields"),
         ("time: at", "time: ms", "time: ms must be a field of type timestamp"),
         ("by: [path]", "by: [host]", "by: the lines have no field host: they have at, ms, path"),
         ("of: ms", "of: size", "measures.p: the lines have no field size"),
-        ("percentile: 0.5", "percentile: 95", "measures.p.percentile is between 0 and 1"),
+        ("percentile: 0.5", "percentile: 95", "measures.p.percentile must be between 0 and 1"),
         ("percentile: 0.5, of: ms", "percentile: 0.5", "measures.p: say of which field"),
-        ("percentile: 0.5, of: ms", "sum: ms, avg: ms", "measures.p needs one kind, and has sum, avg"),
+        ("percentile: 0.5, of: ms", "sum: ms, avg: ms", "measures.p needs exactly one kind, but has sum, avg"),
         ("percentile: 0.5, of: ms", "sum: ms, of: ms", "sum takes no `of`"),
-        ("percentile: 0.5, of: ms", "top: 0, of: ms", "measures.p.top is between 1 and 1000"),
-        ("measures: {n: count,", "measures: {path: count,", "measures.path: that name is in `by` already"),
+        ("percentile: 0.5, of: ms", "top: 0, of: ms", "measures.p.top must be between 1 and 1000"),
+        ("measures: {n: count,", "measures: {path: count,", "measures.path: the name is used in `by` already"),
         ("to: {parquet: {path: ./out}}", "to: {}", "to needs topic, parquet or both"),
         ("n: count", "n: amount", "measures"),
     ],
@@ -118,10 +118,13 @@ def test_an_aggregate_that_cannot_be_is_refused(before: str, after: str, words: 
         ("{pipeline: replay, lake: ./l, to: {}, checkpoint: ./c, trigger: 5s}", "a replay has an end"),
         ("{pipeline: replay, lake: ./l, to: {}, checkpoint: ./c, offsets: {t: {0: []}}}", "offsets.t: write each"),
         ("{pipeline: replay, lake: ./l, to: {}, checkpoint: ./c, since: soon}", "since: Invalid"),
-        ("{pipeline: dlq-report, source: {topics: [d]}}", "nothing to do: name a page"),
+        ("{pipeline: dlq-report, source: {topics: [d]}}", "nothing to do: give the key page"),
         ("{pipeline: dlq-report, source: {topics: [d]}, redrive: {where: 'true'}}", "a redrive needs a folder"),
         ("{pipeline: sql, tables: {}, to: {console: {}}, statement: select 1}", "tables is empty"),
-        ("{pipeline: sql, tables: {t: {source: {topics: [x]}}}, to: {}, statement: select 1}", "to needs one target"),
+        (
+            "{pipeline: sql, tables: {t: {source: {topics: [x]}}}, to: {}, statement: select 1}",
+            "to needs exactly one target",
+        ),
         ("{pipeline: sql, tables: {t: {source: {topics: [x]}}}, to: {console: {}}}", "either statement"),
         (
             "{pipeline: sql, mode: stream, tables: {t: {source: {topics: [x]}}}, to: {console: {}}, statement: s}",

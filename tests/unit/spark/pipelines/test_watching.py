@@ -51,7 +51,7 @@ def follow(*streams: Stream) -> tuple[int, list[str]]:
 def test_a_query_that_spark_gave_up_for_want_of_time_is_started_again() -> None:
     rows, notes = follow(Stream(TOO_LATE), Stream(TOO_LATE), Stream(batches=3))
     assert rows == 15
-    assert notes == ["logs: Spark gave up waiting for a Python process; the query is started again"] * 2
+    assert notes == ["logs: Spark timed out waiting for a Python process; the query is restarted"] * 2
 
 
 def test_a_query_that_never_gets_its_process_fails_in_the_end() -> None:

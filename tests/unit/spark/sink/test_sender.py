@@ -136,5 +136,7 @@ def test_a_refusal_for_good_is_told_at_once(code: str) -> None:
 
 
 def test_a_leader_that_takes_nothing_for_too_long_is_told() -> None:
-    with pytest.raises(Failure, match=r"partition 0 took no records for 120000 ms \(kafka\.delivery\.timeout\.ms\)"):
+    with pytest.raises(
+        Failure, match=r"partition 0 accepted no records for 120000 ms \(kafka\.delivery\.timeout\.ms\)"
+    ):
         send_all(sender_to(Brokers(["not_enough_replicas"] * 100_000)), [0])

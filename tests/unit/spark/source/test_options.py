@@ -85,10 +85,10 @@ def test_a_time_for_all_comes_before_times_of_partitions_and_those_before_offset
         ("batch", {"assign": '{"a": [0]}'}, "subscribe and assign contradict"),
         ("batch", {"startingOffsets": "latest"}, "startingOffsets: a batch that starts at the end"),
         ("batch", {"startingOffsets": '{"a": {"0": -1}}'}, "a batch that starts at the end"),
-        ("batch", {"startingOffsets": '{"a": {"0": -3}}'}, "an offset is 0 at least"),
+        ("batch", {"startingOffsets": '{"a": {"0": -3}}'}, "an offset is at least 0"),
         ("batch", {"startingOffsets": '{"a": 7}'}, "startingOffsets has no number per partition for topic a"),
         ("batch", {"startingOffsets": "soon"}, "startingOffsets is 'soon': write JSON"),
-        ("batch", {"startingOffsetsByTimestamp": '{"a": {"0": -1}}'}, "a time is a number of milliseconds"),
+        ("batch", {"startingOffsetsByTimestamp": '{"a": {"0": -1}}'}, "a time is in milliseconds"),
         ("batch", {"endingOffsets": "earliest"}, "endingOffsets: a batch that ends at the beginning"),
         ("batch", {"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: only a stream has triggers"),
         ("stream", {"endingOffsets": "latest"}, "endingOffsets: a stream has no end"),
@@ -98,7 +98,7 @@ def test_a_time_for_all_comes_before_times_of_partitions_and_those_before_offset
         ("batch", {"failOnDataLoss": "no"}, "failOnDataLoss is 'no': write true or false"),
         ("batch", {"kafka.isolation.level": "dirty"}, "write read_uncommitted or read_committed"),
         ("batch", {"startingOffsetsByTimestampStrategy": "x"}, "write error or latest"),
-        ("batch", {"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not an address"),
+        ("batch", {"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not the address"),
         ("batch", {"kafka.ssl.keystore.location": "x"}, "not encrypted"),
         ("batch", {"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
         ("batch", {"tags": ","}, "tags is ',': write one name"),
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_one_clear_line(kind: Kind, more: dict[str, str], messa
     [
         ({"subscribe": "a"}, "kafka.bootstrap.servers is missing"),
         ({"kafka.bootstrap.servers": "a:1"}, "no topic is named"),
-        ({"kafka.bootstrap.servers": "a:1", "subscribePattern": "("}, "no regular expression"),
+        ({"kafka.bootstrap.servers": "a:1", "subscribePattern": "("}, "not a regular expression"),
         ({"kafka.bootstrap.servers": "a:1", "assign": '{"a": ["x"]}'}, "no list of partitions for topic a"),
         ({"kafka.bootstrap.servers": "a:1", "assign": "{}"}, "write JSON such as"),
     ],
@@ -128,9 +128,9 @@ def test_a_read_needs_a_broker_and_topics(options: dict[str, str], message: str)
 def test_places_must_name_exactly_the_partitions_that_are_read() -> None:
     starting = read(startingOffsets='{"a": {"0": 23}}').starting
     assert starting.of([A0]) == {A0: AtOffset(23)}
-    with pytest.raises(Failure, match="startingOffsets says nothing of a-1"):
+    with pytest.raises(Failure, match="startingOffsets does not name a-1"):
         starting.of([A0, A1])
-    with pytest.raises(Failure, match="names a-0, which the read does not have"):
+    with pytest.raises(Failure, match="names a-0, which this query does not read"):
         starting.of([])
 
 
