@@ -1,7 +1,7 @@
 """`make bench`: measures headrace and Apache Kafka side by side in one run and prints the table.
 
-Owns the command line, and what is written where; run.py owns what is measured. Leaving, by whatever way, ends every
-child process and removes the data folders.
+Owns the command line and the output; run.py owns the measurements. On every exit all child processes are ended and the
+data folders removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.run import SECTIONS, Bench
 from bench.sizes import QUICK, Sizes
 
 RESULTS = Path(__file__).parent / "results"
-FRESH_MODE = "brokers started anew for each round, a short warm-up before each measurement"
+FRESH_MODE = "brokers restarted for each round, a short warm-up before each measurement"
 WARM_MODE = "brokers kept running, the JVM fully warm"
 
 
@@ -65,15 +65,19 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="headrace beside Apache Kafka, in one run")
-    parser.add_argument("--only", type=_sections, default=SECTIONS, help=f"a comma list of {', '.join(SECTIONS)}")
+    parser.add_argument(
+        "--only", type=_sections, default=SECTIONS, help=f"sections, separated by commas: {', '.join(SECTIONS)}"
+    )
     parser.add_argument("--rounds", type=int, help="rounds per measurement (default 5, quick 1)")
     parser.add_argument("--quick", action="store_true", help="one round on small sizes, about five minutes")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--fresh", action="store_true", help="start both brokers anew for each round (the default)")
-    mode.add_argument("--warm", action="store_true", help="keep both running, after a warm-up that suits the JVM")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
-    parser.add_argument("--folder", type=Path, default=CACHE, help="where data goes while it runs: the disk to measure")
+    mode.add_argument("--fresh", action="store_true", help="restart both brokers for each round (the default)")
+    mode.add_argument("--warm", action="store_true", help="keep both running, after a warm-up long enough for the JVM")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round to this file")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table to this file")
+    parser.add_argument(
+        "--folder", type=Path, default=CACHE, help="folder for data during the run: on the disk to measure"
+    )
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     return options
@@ -83,7 +87,9 @@ def _sections(text: str) -> tuple[str, ...]:
     wanted = tuple(text.split(","))
     unknown = set(wanted) - set(SECTIONS)
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+        raise argparse.ArgumentTypeError(
+            f"there is no section {', '.join(sorted(unknown))}: choose from {', '.join(SECTIONS)}"
+        )
     return wanted
 
 

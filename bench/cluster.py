@@ -1,7 +1,7 @@
 """Clusters of one, two and three brokers: every record on all of them, acknowledged by all (acks=all).
 
-Called by run.py. One cluster runs at a time, started for its measurement. Kafka is measured with three brokers, as
-people run it; headrace also with fewer, so that the price of each replica shows.
+Called by run.py. One cluster runs at a time, started for its measurement. Kafka is measured with three brokers, its
+usual deployment; headrace also with fewer, to show the cost of each replica.
 """
 
 from __future__ import annotations

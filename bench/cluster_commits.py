@@ -1,8 +1,8 @@
-"""Committed offsets a second, in the two places where a cluster could keep them: a replicated topic, and ZooKeeper.
+"""Offset commits per second, for the two ways to store them in a cluster: a replicated topic, and ZooKeeper.
 
 `python -m bench.cluster_commits`: three brokers, whose topic of offsets has three replicas, against three ZooKeeper
-servers, one after the other on this machine. As many committers as are asked for, each with one commit of one partition
-on its way at a time, all in one process. The figures stand in docs/decisions/0008.
+servers, one after the other on this machine. A configurable number of committers, each with one commit of one partition
+in flight, all in one process. The results are in docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def topic_committer(connections: dict[tuple[str, int], Connection], first:
         body = Message(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=[topic])
         reply = await connection.call(OFFSET_COMMIT, body, 9)
         code = reply.topics[0].partitions[0].error_code
-        assert code == 0, f"the commit was refused with error {code}"
+        assert code == 0, f"the commit was rejected with error {code}"
 
     return commit
 

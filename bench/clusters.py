@@ -1,4 +1,4 @@
-"""Clusters under measurement: several broker processes that are one peer. Called by cluster.py.
+"""Clusters under measurement: several broker processes, measured as one peer. Called by cluster.py.
 
 Equal terms, as in peers.py: page cache, a background flush every second, replication factor and minimum of in-sync
 replicas set on the topic by the caller. headrace keeps its metadata in ZooKeeper, whose CPU counts as the cluster's;
@@ -44,7 +44,7 @@ class Cluster:
         return ",".join(f"{host}:{port}" for host, port in self.addresses)
 
     def start(self) -> None:
-        """Returns when every broker shows all of them to clients."""
+        """Wait until every broker lists all brokers in its metadata."""
         if self.zookeeper is not None:
             self.zookeeper.start()
             self.zookeeper.wait_until_ready()
@@ -54,7 +54,7 @@ class Cluster:
 
     def _wait_until_all_are_there(self) -> None:
         deadline = time.monotonic() + START_SECONDS
-        for port in self._ports:  # each by itself: the controller may be the last that hears of one
+        for port in self._ports:  # ask each one: the controller may be the last to learn of a broker
             admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
             while not self._knows_all(admin):
                 if time.monotonic() > deadline:
@@ -75,7 +75,7 @@ class Cluster:
             self.zookeeper.stop()
 
     def kill(self, number: int) -> None:
-        """End one broker as a crash would; returns when the process is gone."""
+        """Kill one broker; returns when the process has ended."""
         process = self._processes[number - 1]
         process.kill()
         process.wait()
@@ -108,7 +108,7 @@ def headrace_cluster(children: Children, home: Path, brokers: int, session_ms: i
 
 
 def kafka_cluster(children: Children, home: Path, brokers: int) -> Cluster:
-    """As one broker in peers.py, with every broker a controller too, as its quick start has it."""
+    """Configured like the single broker in peers.py; every broker is also a controller, as in Kafka's quick start."""
     recipe = KafkaRecipe()
     recipe.prepare(children)
     free = free_ports(2 * brokers)

@@ -1,7 +1,7 @@
-"""What many clients cost a broker: connections held open, consumers that only wait, and hundreds that work at once.
+"""What many clients cost a broker: open connections, idle long-polling consumers, and hundreds of busy clients.
 
-Called by run.py, with the peers kept running and woken in turn as in throughput.py. The clients themselves live in a
-child process, swarm.py; here is what is measured around it: the broker's memory and CPU.
+Called by run.py, with the peers kept running and woken in turn as in throughput.py. The clients run in a child process,
+swarm.py; this file measures the broker's memory and CPU.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Connections:
         self._children, self._samples, self._lag = children, samples, lag
 
     def held_open(self, peers: Sequence[Peer], count: int) -> None:
-        """Memory with `count` connections that have said hello, less the memory before."""
+        """The memory that `count` open connections add, each after its ApiVersions request."""
         for peer in peers:
             with peer.awake():
                 before = resident_bytes(peer.pid)
@@ -76,7 +76,7 @@ class Connections:
                 self._active(peer, MANY_TOPIC, many, WARM_SECONDS)
 
     def working(self, peers: Sequence[Peer], many: int, seconds: float) -> None:
-        """Records a second through `many` producers and as many consumers, against ten of each."""
+        """Records per second with `many` producers and as many consumers, compared with ten of each."""
         for peer in peers:
             with peer.awake():
                 few = self._active(peer, FEW_TOPIC, FEW_PAIRS, seconds)
@@ -92,12 +92,12 @@ class Connections:
             result = swarm.result(seconds + READY_SECONDS)
         if result["refusals"]:
             refusals = ", ".join(f"{count} times {what}" for what, count in result["refusals"].items())
-            raise RuntimeError(f"{peer.name} refused requests of {pairs} producers and consumers: {refusals}")
+            raise RuntimeError(f"{peer.name} rejected requests of {pairs} producers and consumers: {refusals}")
         return result
 
     @contextlib.contextmanager
     def _swarm(self, mode: str, peer: Peer, count: int, *rest: object) -> Iterator[Swarm]:
-        """The swarm at work: entered when all of its clients are."""
+        """Runs the swarm; the block is entered when all of its clients are working."""
         command = [sys.executable, "-m", "bench.swarm", mode, str(peer.port), str(count), *map(str, rest)]
         process = self._children.start(command, piped=True, cwd=Path(__file__).parent.parent)
         swarm = Swarm(process, f"{count} {mode} clients of {peer.name}")
@@ -109,7 +109,7 @@ class Connections:
 
 
 class Swarm:
-    """The near end of the child's pipes."""
+    """The child process, reached through its pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes], what: str) -> None:
         self._process, self._what, self._unread = process, what, b""
@@ -127,7 +127,7 @@ class Swarm:
         return answer
 
     def _line(self, seconds: float) -> str:
-        """The child's next line; empty when it ended or the time is over."""
+        """The child's next line; empty if it ended or at the timeout."""
         assert self._process.stdout is not None
         descriptor, deadline = self._process.stdout.fileno(), time.monotonic() + seconds
         while b"\n" not in self._unread:
@@ -145,7 +145,7 @@ class Swarm:
         try:
             self._process.wait(1.0)
         except subprocess.TimeoutExpired:
-            return "no word from it in time"
+            return "no output before the timeout"
         assert self._process.stderr is not None
         lines = self._process.stderr.read().decode().strip().splitlines()
         return lines[-1] if lines else f"it ended with status {self._process.returncode}"

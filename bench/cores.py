@@ -1,7 +1,7 @@
-"""Whether two programs that work at the same time get in each other's way on this machine.
+"""Measures how much two busy programs slow each other down on this machine.
 
 Called by latency.py before every go. The two processors of a virtual machine may be two threads of one core, and the
-host may change that at any time: then each gets little more than half as far beside the other. That decides about the
+host may change that at any time: then each runs at little more than half speed beside the other. That affects the
 latency of one message at a time, where broker and client work in turn and one of them stays awake.
 """
 

@@ -1,14 +1,14 @@
-"""What a surer delivery costs: idempotent beside plain produce, and transactions.
+"""What stronger delivery guarantees cost: idempotent against plain produce, and transactions.
 
 Called by run.py, in rounds. Plain and idempotent runs take turns within a round, and who goes first alternates, because
-a difference of five per cent would drown in what the machine does between two blocks of runs. Each pair of runs
-gives one `kept`: the idempotent run's messages a second in per cent of the plain run's. Both ask for acks=all, which
-idempotence needs, so that this is all they differ in; everything else is the client's default. What librdkafka itself
-pays for idempotence is in those figures, so its CPU is counted beside the broker's; Kafka's Java producer pays less
-(java_producer.py), and over a bare socket there is no client at all (pipelined.py).
+the machine's variation between two blocks of runs would hide a difference of five per cent. Each pair of runs gives one
+`kept`: the idempotent run's messages a second in per cent of the plain run's. Both use acks=all, which idempotence
+needs, so idempotence is the only difference; everything else is the client's default. The figures include librdkafka's
+own cost of idempotence, so its CPU is reported beside the broker's; Kafka's Java producer has less overhead
+(java_producer.py), and a bare socket has none (pipelined.py).
 
-In transactions, one producer commits every 100 ms. Its queue is short, so that a commit does not first wait for a
-second's worth of messages handed over ahead of it; `transactions.period` is the time between commits that came out.
+In transactions, one producer commits every 100 ms. Its queue is short, so that a commit does not wait for a second's
+worth of queued messages; `transactions.period` is the measured time between commits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Delivery:
     def __init__(
         self, generator: Generator, java: JavaProducer | None, samples: Samples, scale: float, pairs: int
     ) -> None:
-        """Without Kafka's jars there is no `java`, and what is measured with it is left out."""
+        """Without Kafka's jars `java` is None, and its measurements are skipped."""
         self._generator, self._java, self._samples = generator, java, samples
         self._scale, self._pairs = scale, pairs
         self._serial = itertools.count()

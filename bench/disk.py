@@ -1,8 +1,8 @@
-"""What the disk itself gives to a plain sequential write and read, for the brokers' MB/s to be held against.
+"""Speed of a plain sequential write and read of a file, to compare the brokers' MB/s with.
 
-Called by run.py once per round. "Page cache" is what both brokers' default flush mode uses: the write returns when
-the kernel has the bytes, the read finds them in memory. "Disk" waits for the device: fsync after the write, and the
-cached pages dropped before the read.
+Called by run.py once per round. "Page cache" is what both brokers' default flush mode uses: the write returns when the
+kernel has the bytes, the read comes from memory. "Disk" waits for the device: fsync after the write, and the cached
+pages dropped before the read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Two network namespaces that are a fixed time apart: what is sent in one arrives in the other so much later.
+"""Two network namespaces with a fixed latency between them.
 
 Run as a program by racks.py (`python -m bench.distance NAME_A NAME_B MILLISECONDS`): it makes a TUN device in each of
-the two namespaces, 10.79.1.1 and 10.79.2.1, prints `ready`, and carries packets between them, each half of the round
-trip late, until its standard input is closed. Not every kernel has netem; a relay in user space does for latency, and
-is no measure of bandwidth.
+the two namespaces, 10.79.1.1 and 10.79.2.1, prints `ready`, and relays packets between them, each delayed by half of
+the round trip, until its standard input is closed. Not every kernel has netem; a relay in user space is good enough for
+latency, but not for bandwidth.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _take(loop: asyncio.AbstractEventLoop, source: int, target: int, one_way_s: 
 
 
 def _deliver(target: int, packet: bytes) -> None:
-    with contextlib.suppress(OSError):  # a device that is full loses packets, as a wire does
+    with contextlib.suppress(OSError):  # a full device drops packets, as a real network does
         os.write(target, packet)
 
 

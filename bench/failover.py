@@ -1,10 +1,10 @@
-"""How long a cluster is without a leader: from the SIGKILL of a broker until all that it led takes writes again.
+"""Failover time: from the SIGKILL of a broker until all partitions that it led accept writes again.
 
 Called by run.py: three brokers, every partition on all of them, sessions of 3 s; a new cluster for each number of
-partitions. The victim is the controller, whose office has to be taken before anything is elected, or another broker.
-
-The client is as quick as one can be: it asks a survivor who leads, five times a second, and sends one record (acks=all)
-to every partition that has a new leader. librdkafka takes up to two seconds longer: it looks once a second.
+partitions. The killed broker is the controller, which must be replaced before any election, or another broker. The
+client reacts as fast as possible: it asks a live broker for the leaders five times a second, and sends one record
+(acks=all) to every partition that has a new leader. librdkafka takes up to two seconds longer, because it refreshes
+metadata once a second.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def _without_leader(cluster: Cluster, victim: str, partitions: int) -> tup
     client = _Client()
     try:
         await client.open(cluster.addresses)
-        await client.write_to_all(range(partitions))  # a partition's files are made for its first record
+        await client.write_to_all(range(partitions))  # a partition's files are created with its first record
         controller, leaders = await client.look()
         number = controller if victim == "controller" else min(client.brokers - {controller})
         cluster.kill(number)
@@ -105,7 +105,7 @@ class _Client:
         return answer.controller_id, {state.partition_index: state.leader_id for state in states}
 
     async def write(self, leaders: Mapping[int, int]) -> dict[int, float]:
-        """One record to each of these partitions; when those were acknowledged that were."""
+        """Send one record to each of these partitions; returns when each was acknowledged, if it was."""
         by_leader: dict[int, list[int]] = {}
         for index, leader in leaders.items():
             by_leader.setdefault(leader, []).append(index)
@@ -130,9 +130,9 @@ class _Client:
         deadline_s = time.monotonic() + _PATIENCE_S
         while open_:
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{len(open_)} partitions took no write within {_PATIENCE_S:.0f} s")
+                raise TimeoutError(f"{len(open_)} partitions accepted no write within {_PATIENCE_S:.0f} s")
             _, leaders = await self.look()
-            # The broker that is asked may not have heard of all of them yet.
+            # This broker may not know all of them yet.
             written |= await self.write({index: leaders[index] for index in open_ if index in leaders})
             open_ -= written.keys()
             if open_:

@@ -1,7 +1,7 @@
 """The arithmetic of the bench: medians, percentiles, histogram quantiles, and the store of everything measured.
 
 Pure: no clock, no process, no file. Every measuring file adds to `Samples`; report.py reads it. A figure in the table
-is always the median of the rounds, so that one disturbed round on a busy machine does not decide.
+is always the median of the rounds, so that one disturbed round on a busy machine has no effect.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> float | None:
     """The upper bound of the histogram bucket that holds the quantile; None while the histogram is empty.
 
-    `buckets` maps each upper bound to the cumulative count, as Prometheus exposes it. The bound is an honest
-    "at most": no interpolation inside the bucket.
+    `buckets` maps each upper bound to the cumulative count, as Prometheus exposes it. The bound is an upper limit:
+    there is no interpolation inside the bucket.
     """
     total = max(buckets.values(), default=0.0)
     if total <= 0:
@@ -74,8 +74,8 @@ class Samples:
         return statistics.median(values) if values else None
 
     def ratio(self, metric: str, peer: str, other: str) -> float | None:
-        """The first peer's value over the other's, the median of the rounds: both had the machine as it was in that
-        round, which may be another in the next. None where one is missing or the other's is nothing."""
+        """The ratio of the first peer's value to the other's: the median of the ratios of each round, in which both met
+        the same state of the machine. None if a value is missing or the other's is zero."""
         values = self._values.get(metric, {})
         mine, theirs = values.get(peer, []), values.get(other, [])
         if not mine or not all(theirs) or len(mine) != len(theirs):

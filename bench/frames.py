@@ -1,8 +1,8 @@
 """Kafka frames written by hand, for the many-clients measurements and the readiness probe.
 
-Pure bytes: no socket here. swarm.py holds a thousand connections in one process, which a thousand librdkafka
-instances could not do; it needs only ApiVersions 0, Metadata 1, Produce 7 and Fetch 11, one topic and one partition
-per request. Everything is independent of headrace's own codecs, so a mistake there cannot hide here.
+Pure bytes: no socket here. swarm.py holds a thousand connections in one process, which a thousand librdkafka instances
+could not do; it needs only ApiVersions 0, Metadata 1, Produce 7 and Fetch 11, one topic and one partition per request.
+Everything is independent of headrace's own codecs, so that a mistake there is not hidden.
 """
 
 from __future__ import annotations

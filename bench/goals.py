@@ -1,4 +1,4 @@
-"""Every figure of the bench: its name, its unit, and the goal that it is held to. The rows of the table, in order.
+"""Every figure of the bench: name, unit and goal. The rows of the table, in order.
 
 Pure data, read by report.py. A goal is either on the ratio headrace / Apache Kafka or on headrace's own value.
 """
@@ -115,7 +115,7 @@ CHAPTERS = (
             _cpu("small", "produce 100 B, 16 KB batches", A_QUARTER),
             _cpu("spread", "produce 1 KB over 4 partitions", A_QUARTER),
             _cpu("consume", "consume 100 B", A_QUARTER),
-            _cpu("ack", "one message at a time"),  # goes for latency instead: its goals stand there
+            _cpu("ack", "one message at a time"),  # tuned for latency instead: see the goals there
             Metric("memory", "resident memory after this work", "MB", times_at_most(0.125)),
             Metric("startup", "start-up, until ApiVersions is answered", "s", times_at_most(0.125)),
         ),

@@ -1,9 +1,9 @@
-"""Kafka's Java producer, driven by the performance tool that Kafka ships: what idempotence costs with the client that
-asks for it by default.
+"""Kafka's Java producer, run by Kafka's own performance tool: the cost of idempotence with the client that has it on by
+default.
 
-Called by delivery.py. It keeps five requests on their way with idempotence and without, where librdkafka changes that
-too; its own CPU is a few per cent more with it. The tool's figures after its warm-up count: the first records meet a
-JVM that has compiled nothing yet.
+Called by delivery.py. It keeps five requests in flight with and without idempotence, while librdkafka changes that
+number; idempotence costs it a few per cent more CPU. The tool's figures after its warm-up are used, because the JVM
+has compiled nothing before that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class JavaProducer:
         self._children, self._jars = children, jars
 
     def messages_per_second(self, peer: Peer, topic: str, messages: int, *, idempotent: bool) -> float:
-        """Of 100 bytes with acks=all; a quarter of them are the warm-up."""
+        """Messages of 100 bytes with acks=all; a quarter of them are the warm-up."""
         sizes = ["--num-records", str(messages), "--warmup-records", str(messages // 4), "--record-size", "100"]
         settings = ["acks=all", f"enable.idempotence={str(idempotent).lower()}"]
         command = ["java", "-cp", f"{self._jars}/*", _TOOL, "--bootstrap-server", peer.address, "--topic", topic]

@@ -1,8 +1,7 @@
-"""Event-loop lag of headrace: how late its one loop ran, read from its own Prometheus endpoint.
+"""Event-loop lag of headrace, read from its Prometheus endpoint.
 
-Called around each measured stretch of work. Only the growth inside a stretch counts: between stretches the broker is
-stopped with SIGSTOP, which its loop rightly sees as an enormous lag. Kafka has no such loop and no such endpoint;
-its reading is empty and so is its column.
+Called around each measurement. Only the increase during a measurement counts: in between the broker is stopped with
+SIGSTOP, which its loop sees as a huge lag. Kafka has no such loop and no such endpoint, so its column is empty.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ METRIC = "headrace_event_loop_lag_seconds"
 
 
 class LagWatch:
-    """The lag over all stretches of one kind of work."""
+    """The lag over all measurements of one kind of work."""
 
     def __init__(self) -> None:
         self._stretches: dict[str, list[dict[float, float]]] = {}

@@ -1,13 +1,13 @@
-"""One message at a time: how long until it is acknowledged, and until a waiting consumer has it.
+"""Latency of one message at a time: until it is acknowledged, and until a waiting consumer has it.
 
 Called by run.py, in rounds like throughput.py. One go takes half a second and meets one state of the machine: its
-processors are two cores or share one, and that may change from one second to the next. So every round has several
-goes, in which the brokers take turns. Percentiles are taken over the messages of one go; the table shows the median of
-all goes. acks=1 and linger 0, so nothing waits for company.
+processors are two cores or share one, and that may change from one second to the next. So every round has several goes,
+in which the brokers take turns. Percentiles are those of one go; the table shows the median of all goes. acks=1 and
+linger 0, so nothing is batched.
 
-librdkafka hands each message from one thread to another and back, and on a quiet machine those wake-ups are most of the
-time. So the same is measured over a bare socket too: one request is sent, one reply is read, and nothing else is in it.
-And the same on a server that only writes, answers and sleeps: below that no broker gets here which sleeps as well.
+librdkafka passes each message from one thread to another and back, and on an idle machine these wake-ups are most of
+the time. So the same is measured over a bare socket too: one request, one response, nothing else. And with a server
+that only writes, answers and sleeps: the lower bound here for a broker that sleeps too.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def bare_seconds(port: int, messages: int) -> list[float]:
 
 @contextlib.contextmanager
 def bare_producer(port: int, topic: str) -> Iterator[Callable[[], float]]:
-    """A socket of its own, and how to send one small message over it: the call gives back the seconds that it took."""
+    """A function that sends one small message over its own socket and returns the seconds that it took."""
     batch = frames.record_batch(1, MESSAGE_BYTES, time.time_ns() // 1_000_000)
     numbers = itertools.count()
     with socket.create_connection((HOST, port), timeout=10) as connection:
@@ -93,7 +93,7 @@ def bare_producer(port: int, topic: str) -> Iterator[Callable[[], float]]:
             took = time.perf_counter() - start
             error, _ = frames.produced(reply[4:], topic)
             if error:
-                raise RuntimeError(f"a message was refused with error {error}")
+                raise RuntimeError(f"a message was rejected with error {error}")
             return took
 
         yield send

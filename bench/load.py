@@ -1,8 +1,8 @@
 """Builds and runs the librdkafka load generator (load.c).
 
-The generator links against the librdkafka that confluent-kafka's wheel carries, so both peers meet the client library
-that most of the world uses, and a C compiler is all that must be on the machine. Throughput and latency files call
-`Generator`; one call is one process, one line of JSON.
+The generator links against the librdkafka in confluent-kafka's wheel, so both peers are measured with the most common
+client library, and only a C compiler is needed. Throughput and latency files call `Generator`; one call is one process,
+one line of JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUN_SECONDS = 120
 
 
 class Target(Protocol):
-    """Whom to send to: a broker or a cluster."""
+    """The target: a broker or a cluster."""
 
     name: str
 
@@ -39,7 +39,7 @@ class GeneratorMissing(Exception):
 
 @dataclass(frozen=True)
 class Work:
-    """What one run moved, and the CPU that the generator itself took for it."""
+    """The result of one run, and the CPU time of the generator itself."""
 
     messages: int
     payload_bytes: int
@@ -50,7 +50,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Order:
-    """One thing to ask of the generator."""
+    """One job for the generator."""
 
     topic: str
     count: int
@@ -71,7 +71,7 @@ class Generator:
         return Generator(self._program, self._children, prefix)
 
     def library(self) -> str:
-        """Which librdkafka it runs on."""
+        """The version of its librdkafka."""
         return "librdkafka " + self._children.run([str(self._program), "version"], seconds=10).out.strip()
 
     def produce(self, peer: Target, order: Order) -> Work:
@@ -94,7 +94,7 @@ class Generator:
 
     @contextlib.contextmanager
     def echo(self, folder: Path) -> Iterator[int]:
-        """The port of a server that does the least that a broker must: it writes what comes, and answers."""
+        """The port of a server that does the minimum of a broker: it writes what it receives, and answers."""
         process = self._children.start([str(self._program), "echo", str(folder / "echo"), str(RUN_SECONDS)], piped=True)
         try:
             assert process.stdout is not None
@@ -125,7 +125,7 @@ class Generator:
 
 
 def build(children: Children) -> Generator:
-    """Compile the generator, or take the one that was compiled from the same source before."""
+    """Compile the generator, or reuse the one compiled from the same source."""
     library = _librdkafka()
     folder = Path(__file__).parent
     sources = [folder / "load.c", folder / "rdkafka_abi.h"]
@@ -134,7 +134,9 @@ def build(children: Children) -> Generator:
     if not program.exists():
         compiler = shutil.which("cc")
         if not compiler:
-            raise GeneratorMissing("there is no C compiler for the load generator, e.g. `apt install gcc libc6-dev`")
+            raise GeneratorMissing(
+                "the load generator needs a C compiler: install one, e.g. `apt install gcc libc6-dev`"
+            )
         CACHE.mkdir(exist_ok=True)
         flags = ["-O2", "-Wall", "-Wextra", "-std=gnu11", "-pthread"]
         link = [str(library), f"-Wl,-rpath,{library.parent}"]
@@ -149,8 +151,8 @@ def build(children: Children) -> Generator:
 def _librdkafka() -> Path:
     spec = importlib.util.find_spec("confluent_kafka")
     if spec is None or spec.origin is None:
-        raise GeneratorMissing("confluent-kafka is not in the environment; run `make install`")
+        raise GeneratorMissing("confluent-kafka is not installed: run `make install`")
     bundled = sorted((Path(spec.origin).parent.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
     if not bundled:
-        raise GeneratorMissing("this build of confluent-kafka carries no librdkafka of its own; install its wheel")
+        raise GeneratorMissing("this build of confluent-kafka has no librdkafka in it: install its wheel")
     return bundled[0]

@@ -1,4 +1,4 @@
-"""Names the machine that a table was measured on: a figure without it means nothing."""
+"""Describes the machine of a measurement, because figures depend on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cores() -> int:
 
 
 def load_average() -> float:
-    """Processes that wanted a CPU in the last minute: above zero before a run, somebody else is measuring too."""
+    """The load average of the last minute: above zero before a run, other programs disturb it."""
     return os.getloadavg()[0]
 
 

@@ -1,9 +1,9 @@
-"""A client that sends little beside one that sends as much as it can: how long its messages take.
+"""Latency of a client that sends little, beside one that sends at full speed.
 
 Called by run.py, in rounds. One librdkafka producer sends at full speed; meanwhile another client, a bare socket, sends
-one small message every 5 ms to a partition of its own. A message that is late because the one before it was is late
-all the same: its time counts from when it should have been sent, so a broker that forgets its small client for a
-moment is charged for every message that would have come then.
+one small message every 5 ms to a partition of its own. The time of a message counts from when it was due, also if it
+was sent late because of the one before it. So if a broker starves the small client for a moment, every message due in
+that time counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
 
 
 class Neighbours:
-    """Rounds of it. A quick run's are as long as any: in less there is hardly a message to look at."""
+    """The rounds. A quick run has rounds of the same length: shorter ones would have too few messages."""
 
     def __init__(self, generator: Generator, samples: Samples) -> None:
         self._generator, self._samples = generator, samples
@@ -48,7 +48,7 @@ class Neighbours:
             self._samples.add("beside.rate", peer.name, flood_rate)
 
     def _beside(self, peer: Peer, messages: int) -> tuple[list[float], float]:
-        """Seconds that each small message took, and how many large ones were sent a second."""
+        """The latency of each small message, and the rate of the large ones."""
         name = f"bench-flood-{next(self._serial)}"
         with topics.temporary(peer.address, name) as topic, ThreadPoolExecutor(1) as pool:
             flood = pool.submit(self._generator.produce, peer, Order(topic, messages))
@@ -59,7 +59,7 @@ class Neighbours:
 
 
 def paced_seconds(port: int, goes_on: Callable[[], bool]) -> list[float]:
-    """One message every 5 ms for as long as that, at least one: seconds from when it was due to its answer."""
+    """Send one message every 5 ms, at least one: seconds from when each was due to its response."""
     seconds: list[float] = []
     with bare_producer(port, QUIET_TOPIC) as send:
         due = time.perf_counter()

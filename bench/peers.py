@@ -1,12 +1,12 @@
-"""The two brokers under measurement: how each is prepared, started, put to sleep, woken and stopped.
+"""The two brokers under measurement: prepare, start, suspend, resume and stop each.
 
-Called by every measuring file. Invariant: at most one peer is awake at any time: the one that is not being measured is
-stopped with SIGSTOP, which costs no CPU at all. What fails or hangs while a peer is awake is reported with its name.
+Called by every measuring file. Invariant: at most one peer is awake at any time: the other is stopped with SIGSTOP, so
+that it uses no CPU. A failure or timeout while a peer is awake is reported with its name.
 
 Equal terms: both keep records in the page cache, acknowledge before they are on disk, and flush in the background every
 second: headrace by default, Kafka by its settings. Otherwise Kafka runs with the heap and collector flags of its stock
-start script, and with the settings of its stock server.properties; the script's GC log and JMX agent are left
-out, which can only help it.
+    start script, and with the settings of its stock server.properties; the script's GC log and JMX agent are omitted,
+    which can only help it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class PeerMissing(Exception):
-    """This peer cannot be measured here; the text says what is missing and how to get it."""
+    """This peer cannot be measured on this machine; the text says what is missing and how to get it."""
 
 
 class Recipe(Protocol):
@@ -55,7 +55,7 @@ class Recipe(Protocol):
         """Make an empty data folder."""
 
     def command(self, home: Path, port: int, metrics_port: int) -> list[str]:
-        """The command line that serves that folder."""
+        """The command line of the broker."""
 
 
 class HeadraceRecipe:
@@ -69,7 +69,7 @@ class HeadraceRecipe:
 
     def prepare(self, children: processes.Children) -> None:
         if not self._program.exists():
-            raise PeerMissing(f"there is no {self._program}; run `make install`")
+            raise PeerMissing(f"{self._program} does not exist: run `make install`")
 
     def format(self, children: processes.Children, home: Path, port: int) -> None:
         home.mkdir(parents=True)
@@ -91,13 +91,13 @@ class KafkaRecipe:
 
     def prepare(self, children: processes.Children) -> None:
         if not shutil.which("java"):
-            raise PeerMissing("there is no java; install Java 17 or later, e.g. `apt install openjdk-17-jre-headless`")
+            raise PeerMissing("there is no java: install Java 17 or later, e.g. `apt install openjdk-17-jre-headless`")
         pom = Path(__file__).with_name("kafka.pom.xml")
         complete = self.jars / f".complete-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
         if complete.exists():
             return
         if not shutil.which("mvn"):
-            raise PeerMissing("there is no mvn to fetch its jars with, e.g. `apt install maven`")
+            raise PeerMissing("there is no mvn to fetch its jars: install it, e.g. `apt install maven`")
         print(f"fetching the jars of Apache Kafka {KAFKA_VERSION} ...", file=sys.stderr)
         copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={self.jars}"]
         done = children.run(["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={KAFKA_VERSION}", *copy], seconds=600)
@@ -130,12 +130,12 @@ class KafkaRecipe:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            # As headrace does by default: what was acknowledged is on disk a second later.
+            # Like headrace's default: acknowledged records are on disk a second later.
             "log.flush.interval.ms": str(FLUSH_MS),
             "log.flush.scheduler.interval.ms": str(FLUSH_MS),
-            # As headrace does: the files of a topic go with it, not a minute later, amid another measurement.
+            # Like headrace: a topic's files are deleted with it, not a minute later, during another measurement.
             "log.segment.delete.delay.ms": "100",
-            # Asleep under SIGSTOP the broker half sends no heartbeats; the controller half must not fence it for that.
+            # Under SIGSTOP the broker sends no heartbeats; the controller must not fence it for that.
             "broker.session.timeout.ms": "3600000",
         }
         (home / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -180,7 +180,7 @@ class Peer:
         self._recipe.format(self._children, self._home, self.port)
 
     def start(self) -> float:
-        """Start the broker and give back the seconds until it answered ApiVersions on its port."""
+        """Start the broker; returns the seconds until it answered ApiVersions."""
         log = self._home / "broker.log"
         begin = time.monotonic()
         command = self._recipe.command(self._home, self.port, self.metrics_port)
@@ -196,12 +196,12 @@ class Peer:
         raise PeerMissing(f"{self.name} did not start: {lines[-1].strip() if lines else 'it printed nothing'}")
 
     def stop(self, seconds: float = processes.STOP_SECONDS) -> bool:
-        """Stop the broker; True when it went cleanly within the time it was given."""
+        """Stop the broker; True if it stopped cleanly within the time."""
         process, self._process = self._process, None
         return self._children.stop(process, seconds=seconds) if process else True
 
     def charged(self, work: Callable[[], T]) -> tuple[T, float]:
-        """What the work gave, and the seconds of CPU that the broker took meanwhile."""
+        """The result of the work, and the broker's CPU seconds meanwhile."""
         before = processes.cpu_seconds(self.pid)
         done = work()
         return done, processes.cpu_seconds(self.pid) - before
@@ -212,8 +212,8 @@ class Peer:
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """The time in which this peer, and no other, may run. What was written before is on disk when it starts: else
-        the kernel would write it at the cost of whoever comes next."""
+        """The block in which only this peer runs. Earlier writes are flushed before it starts, so that this peer does
+        not pay for them."""
         assert self._process is not None
         os.sync()
         self._process.send_signal(signal.SIGCONT)
@@ -233,7 +233,7 @@ class Peer:
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """What fails inside is told with this peer's name."""
+        """Adds this peer's name to a failure inside the block."""
         try:
             yield
         except (RuntimeError, OSError, KafkaException) as error:
@@ -250,7 +250,7 @@ def free_port() -> int:
 
 
 def answers(port: int) -> bool:
-    """Whether a broker answers ApiVersions there now."""
+    """Whether a broker answers ApiVersions on this port."""
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
             connection.sendall(frames.api_versions(1))

@@ -1,9 +1,9 @@
-"""Batches of 16 KB over one bare socket, five requests on their way: what idempotence costs a broker.
+"""Batches of 16 KB over one bare socket, five requests in flight: what idempotence costs a broker.
 
-Called by delivery.py. With idempotence librdkafka itself takes more CPU for a message, which on two cores decides how
-many get through, whatever the broker does. Here all requests are made before the clock starts, with or
-without a producer's id and sequence, so the broker is what is measured. Nobody handed out that id: brokers take a
-producer that they have not heard of by its word.
+Called by delivery.py. With idempotence librdkafka itself uses more CPU per message, which limits the throughput on two
+cores, whatever the broker does. Here all requests are built before the clock starts, with or without producer id and
+sequence, so only the broker is measured. The producer id was not assigned by InitProducerId: brokers accept an unknown
+producer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def requests(topic: str, batches: int, *, idempotent: bool) -> list[bytes]:
 
 
 def messages_per_second(port: int, topic: str, prepared: Sequence[bytes]) -> float:
-    """Sends all, and checks that each was stored where it belongs."""
+    """Send all requests, and check that each was stored at its offset."""
     reply_bytes = frames.produced_bytes(topic)
     replies, sent = bytearray(), IN_FLIGHT
     with socket.create_connection((HOST, port), timeout=PATIENCE_S) as connection:

@@ -1,9 +1,9 @@
-"""Child processes of the bench: started apart from the terminal, measured by pid, and always ended by pid.
+"""Child processes of the bench: started in their own session, measured and ended by pid.
 
-Owns every broker and generator process. Invariant: whatever `Children` started is gone when its `with` block is left,
-also after Ctrl-C and also when the child was stopped with SIGSTOP. A child gets a session of its own, so that Ctrl-C
-reaches only the bench, which then ends the children in order. And it may keep the bytecode of its modules, as on a
-user's machine: where the bench's own environment forbids that, each start would compile all of headrace.
+Owns every broker and generator process. Invariant: all children have ended when the `with` block of `Children` is left,
+also after Ctrl-C and also if a child was stopped with SIGSTOP. A child has its own session, so that Ctrl-C reaches only
+the bench, which then ends the children in order. It may write bytecode files, as on a user's machine: otherwise each
+start would compile all of headrace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Children:
     def start(
         self, command: Sequence[str], *, log: Path | None = None, piped: bool = False, cwd: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a child whose output goes to the log file, or, when piped, back to the caller."""
+        """Start a child whose output goes to the log file, or with `piped` to the caller."""
         pipe = subprocess.PIPE if piped else None
         with contextlib.ExitStack() as stack:
             sink = stack.enter_context(log.open("ab")) if log else subprocess.DEVNULL
@@ -53,7 +53,7 @@ class Children:
         return process
 
     def run(self, command: Sequence[str], *, seconds: float, cwd: Path | None = None) -> Finished:
-        """Run a child to its end and give back what it printed and the CPU it took."""
+        """Run a child to its end; returns its output and CPU time."""
         before = _children_cpu_seconds()
         process = self.start(command, piped=True, cwd=cwd)
         try:
@@ -68,7 +68,7 @@ class Children:
         return Finished(process.returncode, out.decode(), err.decode(), _children_cpu_seconds() - before)
 
     def stop(self, process: subprocess.Popen[bytes], *, seconds: float = STOP_SECONDS) -> bool:
-        """End one child, politely first; True when it went by itself within the time."""
+        """End one child, with SIGTERM first; True if it ended within the time."""
         polite = True
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
@@ -96,14 +96,14 @@ class Finished:
     def reason(self) -> str:
         """The last line that the child printed, for a message to a person."""
         lines = [line for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
-        return lines[-1].strip() if lines else f"it ended with status {self.code} and said nothing"
+        return lines[-1].strip() if lines else f"it ended with status {self.code} and printed nothing"
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process with all its threads and descendants, living and ended threads alike.
+    """CPU time of a process with all its threads, ended ones included, and descendants.
 
-    Linux gives each process a CPU clock that any other may read; it counts the same time as utime and stime in
-    /proc/PID/stat, but in nanoseconds where those count hundredths of a second.
+    Linux has a CPU clock for each process, which other processes may read; it counts the same time as utime and stime
+    in /proc/PID/stat, but in nanoseconds instead of hundredths of a second.
     """
     total = 0.0
     for one in _family(pid):
@@ -124,7 +124,7 @@ def resident_bytes(pid: int) -> int:
 def _family(pid: int) -> list[int]:
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # a process may end while it is being looked at
+        with contextlib.suppress(OSError):  # a process may end while it is read
             after_name = stat.read_text(errors="replace").rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(after_name[1])
     family = [pid]

@@ -1,10 +1,9 @@
-"""The SDK's profiles on headrace: how many messages a second, and how long one message takes at an easy rate.
+"""The SDK's profiles on headrace: throughput, and latency at a low rate.
 
-Called by run.py, once per round. For each profile `profile.<name>.produce` and `.consume` (messages a second, as fast
-as it goes) and `.p99` (milliseconds from `send` to the acknowledgement at 1,000 messages a second); then what a choice
-between the two extremes is worth: `profile.gain` (messages a second of `throughput` over those of
-`latency`) and `profile.wait` (p99 of `latency` over that of `throughput`). Everything goes through the Python SDK, so
-the figures hold what a program sees, Python's share included.
+Called by run.py, once per round. For each profile `profile.<name>.produce` and `.consume` (maximum messages per second)
+and `.p99` (milliseconds from `send` to the acknowledgement at 1,000 messages per second); then the difference between
+the two extremes: `profile.gain` (the rate of `throughput` over that of `latency`) and `profile.wait` (p99 of `latency`
+over that of `throughput`). Everything runs through the Python SDK, so the figures include its cost.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ VALUE = bytes(100)
 EASY_RATE = 1000  # messages a second
 PATIENCE_POLLS = 120
 WARM_MESSAGES, WARM_EASY_MESSAGES = 2000, 200
-SLOW_SHARE = 4  # the latency profile sends so many times fewer messages: its rate is as sure, and nobody waits for it
+SLOW_SHARE = 4  # the latency profile sends this many times fewer messages: its rate is as precise, and takes less time
 
 
 class Profiles:
@@ -80,7 +79,7 @@ def produced_per_s(address: str, topic: str, profile: Profile, messages: int) ->
 
 
 def consumed_per_s(address: str, topic: str, profile: Profile, messages: int) -> float:
-    """Messages a second from the first one on: the group has met by then."""
+    """Messages per second, counted from the first one: the group has rebalanced by then."""
     with Consumer(address, topic, group=f"{topic}-readers", profile=profile) as consumer:
         read, begin = 0, 0.0
         for _ in range(PATIENCE_POLLS + messages):
@@ -91,7 +90,7 @@ def consumed_per_s(address: str, topic: str, profile: Profile, messages: int) ->
             if read >= messages:
                 break
         if read < messages:
-            raise RuntimeError(f"only {read} of {messages} messages of {topic} came out of {address}")
+            raise RuntimeError(f"only {read} of {messages} messages of {topic} could be read from {address}")
         return (read - first) / (time.perf_counter() - begin)
 
 

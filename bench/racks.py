@@ -1,9 +1,9 @@
-"""Two racks 40 ms apart: what acks=1 and acks=all cost, and what a far consumer gains by reading from its own rack.
+"""Two racks 40 ms apart: the cost of acks=1 and acks=all, and what a remote consumer gains by follower fetching.
 
-Called by run.py, which calls `measure`. The racks are network namespaces made here and removed at the end (distance.py
-puts the time between them). This file is run once more inside the first rack, `python -m bench.racks FOLDER MESSAGES`,
-so that ZooKeeper, the leader and the producer are there; the follower, and the consumer that reads, run in the second.
-It prints one line of JSON.
+Called by run.py, which calls `measure`. The racks are network namespaces, created here and removed at the end
+(distance.py adds the latency between them). This file also runs inside the first rack, `python -m bench.racks FOLDER
+MESSAGES`, so that ZooKeeper, the leader and the producer are there; the follower, and the consumer that reads, run in
+the second. It prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Pair:
         self._stop_zookeeper()
 
     def make_topic(self, name: str) -> None:
-        """One partition, led by the broker of this rack. Tried until both brokers are there."""
+        """Create one partition led by the broker of this rack; retries until both brokers are up."""
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         topic = NewTopic(name, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
         deadline = time.monotonic() + _START_SECONDS

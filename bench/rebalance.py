@@ -1,15 +1,16 @@
-"""What a rebalance costs a large group: one more member joins, in the classic protocol and in the new one (KIP-848).
+"""The cost of a rebalance for a large group: one more member joins, in the classic protocol and in the new one
+(KIP-848).
 
     python -m bench.rebalance ADDRESS TOPIC PARTITIONS MEMBERS PROTOCOL      prints one line of JSON
 
 The members are real librdkafka consumers with stock settings, all in one child process, so `classic` is the eager range
-assignor and `consumer` the broker's uniform one. What a member is told to take and to give is dated when its callback
-runs. A partition is without a reader from the one to the other: those that stay with their member should never be.
+assignor and `consumer` the broker's uniform one. Assignments and revocations are timed when the member's callback runs.
+In between a partition has no reader; a partition that stays with its member should always have one.
 
-`Rebalance` is the near end, for run.py: it runs the child against each peer and adds `rebalance.<protocol>.<figure>`:
-`settled` (seconds until everybody has their part), `stopped` (per cent of the partitions that stayed with their member
-and yet lost it for a time), `kept` and `moved` (the longest time in milliseconds that such a partition, or one that
-changed hands, had no reader).
+`Rebalance`, called by run.py, runs the child against each peer and adds `rebalance.<protocol>.<figure>`: `settled`
+(seconds until the new assignment is complete), `stopped` (per cent of the partitions that stayed with their member but
+were revoked for a time), `kept` and `moved` (the longest time in milliseconds that such a partition, or a reassigned
+one, had no reader).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ TOPIC = "bench-rebalance"
 PARTITIONS_PER_MEMBER = 2
 SETTLE_SECONDS = 75.0
 RUN_SECONDS = 2 * SETTLE_SECONDS + 15.0
-CALM_SECONDS = 6.0  # so long nothing may change before a group counts as settled: more than one heartbeat interval
+CALM_SECONDS = 6.0  # a group counts as settled after this long without a change: more than one heartbeat interval
 
 
 class Holders:
-    """Who reads each partition, and how long nobody did."""
+    """The reader of each partition, and how long it had none."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -63,7 +64,7 @@ class Holders:
                 self._given_at[place.partition] = now
 
     def settled(self, members: int) -> bool:
-        """All partitions have readers, evenly, and nothing has moved for a while."""
+        """All partitions have readers, evenly, and nothing has changed for a while."""
         if len(self._holder) < self.partitions or time.monotonic() < self.changed_at + CALM_SECONDS:
             return False
         loads = [0] * members
@@ -174,5 +175,5 @@ if __name__ == "__main__":
         )
     except TimeoutError as error:
         print(error, file=sys.stderr, flush=True)
-    # A hundred members that leave one by one are a hundred rebalances, and nobody measures those.
+    # A hundred members that leave one by one would cause a hundred rebalances, which are not measured.
     os._exit(0)

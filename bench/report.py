@@ -1,4 +1,4 @@
-"""Turns samples into the table that people read: absolute figures, ratio, goal, and whether it was met.
+"""Builds the result table from samples: absolute figures, ratio, goal, and whether it was met.
 
 Pure: text and plain data out; __main__ prints and stores them. Called once, at the end of a run.
 """
@@ -55,7 +55,7 @@ class Row:
 
 
 def rows(samples: Samples, sizes: Mapping[str, object]) -> list[Row]:
-    """The main table; a chapter with nothing measured in it is left out."""
+    """The main table; a chapter without measurements is omitted."""
     table: list[Row] = []
     for chapter in CHAPTERS:
         body = [_row(metric, samples, sizes) for metric in chapter.metrics if _measured(metric, samples)]
@@ -99,7 +99,7 @@ def echo_line(samples: Samples) -> str | None:
 
 
 def cores_line(samples: Samples) -> str | None:
-    """Where the processors of the machine are not what they seem, figures that depend on two of them vary."""
+    """A remark if two processors share a core at times, because figures that need both then vary."""
     shares = samples.values("cores.together", MACHINE)
     if not shares or min(shares) >= _WELL_APART:
         return None
@@ -111,7 +111,7 @@ def cores_line(samples: Samples) -> str | None:
 
 
 def idempotence_line(samples: Samples) -> str | None:
-    """How much of what idempotence costs is the client library's own."""
+    """The client library's own share of the cost of idempotence."""
     plain, idempotent = (samples.median(f"{kind}.generator", OURS) for kind in ("plain", "idempotent"))
     if not plain or not idempotent:
         return None
@@ -122,7 +122,7 @@ def idempotence_line(samples: Samples) -> str | None:
 
 
 def ceiling_lines(samples: Samples, cores: int) -> list[str]:
-    """How far the generator itself would let any broker get; where that is near the goal, it is the limit."""
+    """The throughput limit of the generator itself: where it is near the goal, it is the bottleneck."""
     lines = []
     for key, title in _KINDS:
         own, rate = samples.median(f"{key}.generator", THEIRS), samples.median(f"{key}.rate", THEIRS)
@@ -136,7 +136,7 @@ def ceiling_lines(samples: Samples, cores: int) -> list[str]:
 
 
 def figure(value: float | None, unit: str) -> str:
-    """A value as people write it."""
+    """A value, formatted."""
     if value is None:
         return ABSENT
     if math.isinf(value):

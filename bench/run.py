@@ -1,10 +1,10 @@
 """One run of the bench: what is measured, in which order, on which brokers.
 
-Made and run by __main__. Never more than one broker is awake at a time (peers.py says how). What is measured in rounds
-is a `Workload`: something to prepare, warm-up included, and something to measure. In the fresh mode both brokers are
-started anew for each round, and every workload prepares and measures on them; in the warm mode one pair of
-brokers serves all rounds, and the preparation is thorough. Whatever fails or is missing is named in one line and left
-out; the rest of the table is still made.
+Made and run by __main__. Never more than one broker is awake at a time (peers.py says how). Measurements in rounds are
+`Workload`s, which prepare (with a warm-up) and measure. In fresh mode both brokers are restarted for each round, and
+every workload prepares and measures on them; in warm mode one pair of brokers serves all rounds, after a longer
+warm-up. A section that fails or lacks something is reported in one line and skipped; the rest of the table is still
+made.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from bench.throughput import Throughput
 IN_ROUNDS = ("throughput", "latency", "neighbour", "delivery", "profiles", "connections", "idle", "clients")
 SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "failover", "racks")
 FAILURES = (PeerMissing, RuntimeError, OSError, KafkaException)
-DISCARD_SECONDS = 0.5  # a broker whose data goes away anyway need not finish its work
+DISCARD_SECONDS = 0.5  # a broker whose data is deleted anyway need not stop cleanly
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Something that is measured in rounds. Both get the brokers, started and asleep."""
+    """A measurement in rounds. Both methods get the brokers, started and suspended."""
 
     name: str
     prepare: Callable[[Sequence[Peer]], None]
@@ -63,7 +63,7 @@ class Bench:
         self._lag, self._crowd_lag = LagWatch(), LagWatch()
 
     def run(self, wanted: Sequence[str], recipes: Sequence[Recipe]) -> list[str]:
-        """Measure what is wanted on every peer that there is; gives back the names of those that took part."""
+        """Measure the wanted sections on every available peer; returns the names of these peers."""
         tried = {recipe: peer for recipe in recipes if (peer := self._trial(recipe))}
         recipes = list(tried)
         jars = [recipe.jars for recipe in recipes if isinstance(recipe, KafkaRecipe)]
@@ -187,7 +187,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _asleep(self, recipes: Sequence[Recipe], purpose: str) -> Iterator[list[Peer]]:
-        """New brokers, started and put to sleep; gone with their data afterwards."""
+        """New brokers, started and suspended; removed with their data afterwards."""
         peers = [self._peer(recipe, purpose) for recipe in recipes]
         try:
             for peer in peers:
@@ -204,7 +204,7 @@ class Bench:
         return Peer(recipe, self._children, self._folder / purpose / recipe.name.replace(" ", "-"))
 
     def _trial(self, recipe: Recipe) -> Peer | None:
-        """Start and stop this peer once; one that cannot is named and left out of everything."""
+        """Start and stop this peer once; if that fails, it is reported and skipped in all sections."""
         peer = self._peer(recipe, "start")
         try:
             recipe.prepare(self._children)
@@ -224,7 +224,7 @@ class Bench:
             return None
 
     def _section(self, name: str, measure: Callable[[], None]) -> None:
-        """Measure; a failure costs this section, never the table."""
+        """Measure; a failure skips this section only."""
         print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr, flush=True)
         try:
             measure()

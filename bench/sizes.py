@@ -1,4 +1,4 @@
-"""How much of everything one run of the bench does. The table's titles name some of these sizes.
+"""The sizes of one run of the bench: messages, rounds, clients. The table's titles name some of them.
 
 Pure data, made by __main__ and read by run.py. `fresh` and `warm` differ only in what is done before measuring.
 """
@@ -40,13 +40,13 @@ class Sizes:
         return kinds(self.scale)
 
     def short_warm_up(self) -> Sequence[Kind]:
-        """A fixed number of messages: enough for imports, first connections and the JVM's first compiler. What is to be
-        read is read once to its end, so that the memory it passes through has been used before."""
+        """A fixed number of messages: enough for imports, first connections and the JVM's first compiler. Data to be
+        read is read once to its end, so that its buffers have been used before."""
         few = self.warm_messages
         return [kind if kind.reads else replace(kind, messages=min(few, kind.messages)) for kind in self.work()]
 
     def thorough_warm_up(self) -> Sequence[Kind]:
-        """Whole rounds: the JVM's last compiler has had its time."""
+        """Whole rounds: enough for the JVM's last compiler."""
         return self.work() * THOROUGH_ROUNDS
 
 

@@ -1,4 +1,4 @@
-"""Start-up: from the start of the process until the broker answers ApiVersions, on an empty folder and on a full one.
+"""Start-up time: from the start of the process until ApiVersions is answered, on an empty folder and on a full one.
 
 Called by run.py, while no other peer runs. The empty folder was made (Kafka's: formatted) and served once before, so
 both find their program files in the page cache. The full one holds thousands of partitions, each
@@ -21,7 +21,7 @@ STOP_SECONDS = 240.0
 
 
 def empty(peers: Sequence[Peer], rounds: int, samples: Samples) -> None:
-    """Start-up of a broker with nothing in it."""
+    """Start-up of an empty broker."""
     for number in range(rounds):
         for peer in in_turn(peers, number):
             samples.add("startup", peer.name, peer.start())
@@ -47,7 +47,7 @@ def full(peers: Sequence[Peer], partitions: int, generator: Generator, samples: 
         samples.add("partitions.startup", peer.name, peer.start())
         samples.add("partitions.memory", peer.name, resident_bytes(peer.pid) / MIB)
         _write_to_each(peer, names[-1], generator)
-        peer.stop(seconds=1.0)  # nothing is asked of this folder any more
+        peer.stop(seconds=1.0)  # this folder is not used any more
 
 
 def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:

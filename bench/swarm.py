@@ -4,9 +4,9 @@
     python -m bench.swarm idle   PORT COUNT TOPIC PARTITIONS
     python -m bench.swarm active PORT PAIRS TOPIC SECONDS
 
-Started by connections.py, which talks to it in lines: it prints `ready` once every client is at work. `hold` and `idle`
-go on until their standard input closes; `active` goes on for SECONDS and prints one line of JSON. Frames come from
-frames.py: a client here costs a few microseconds a request, so the broker, not the swarm, is what limits.
+Started by connections.py, to which it prints lines: `ready` once every client is working. `hold` and `idle` run until
+their standard input closes; `active` runs for SECONDS and prints one line of JSON. Frames come from frames.py: a client
+here costs a few microseconds per request, so the broker is the bottleneck, not the swarm.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORDS_PER_BATCH, RECORD_BYTES = 10, 100
 
 
 class Client(asyncio.Protocol):
-    """One connection: cuts the stream into frames and hands each to whoever waits for it."""
+    """One connection: splits the stream into frames and passes each to the caller that waits for it."""
 
     def __init__(self) -> None:
         self.answered: Callable[[bytes], None] = lambda frame: None
@@ -75,7 +75,7 @@ class Client(asyncio.Protocol):
 
 
 class Pair:
-    """A producer and the consumer of the same partition, each with its next request sent as the last is answered."""
+    """A producer and a consumer of the same partition, each with one request in flight."""
 
     def __init__(self, producer: Client, consumer: Client, topic: str, partition: int, batch: bytes) -> None:
         self.produced = self.consumed = 0
@@ -87,7 +87,7 @@ class Pair:
     async def begin(self) -> None:
         """The consumer starts where the first batch lands, whatever an earlier run left in the partition.
 
-        A broker may still be opening the partitions of a new topic, as clients know: they ask again.
+        A broker may still be opening the partitions of a new topic, so this retries, as clients do.
         """
         for _ in range(FIRST_TRIES):
             error, self._offset = frames.produced(await self._producer.ask(self._produce), self._topic)
@@ -125,7 +125,7 @@ class Pair:
 
 
 async def connect(port: int, count: int) -> list[Client]:
-    """Open the connections and let each ask for ApiVersions, as every client does first."""
+    """Open the connections, each with an ApiVersions request, like every client."""
     loop = asyncio.get_running_loop()
     gate = asyncio.Semaphore(CONNECTING_AT_ONCE)
 
@@ -165,7 +165,7 @@ async def active(port: int, count: int, topic: str, seconds: float) -> None:
     await asyncio.gather(*(pair.begin() for pair in pairs))
     for pair in pairs:
         pair.run()
-    await asyncio.sleep(min(1.0, seconds / 4))  # the first second is spent getting up to speed
+    await asyncio.sleep(min(1.0, seconds / 4))  # the first second is a warm-up
     before = [(pair.produced, pair.consumed) for pair in pairs]
     _say_ready()
     begin = time.monotonic()

@@ -1,8 +1,8 @@
-"""Messages a second and broker CPU per million messages, produce and consume, and the memory that the work leaves.
+"""Messages per second and broker CPU per million messages, for produce and consume, and the memory afterwards.
 
-Called by run.py. For each round and each kind of work, each peer is woken, measured and put to sleep,
-in alternating order, so that a disturbance of the machine meets both. Before each measurement everything written so
-far goes to disk, so that no peer pays for the other's dirty pages.
+Called by run.py. For each round and each kind of work, each peer is resumed, measured and suspended, in alternating
+order, so that a disturbance of the machine affects both. Dirty pages are flushed before each measurement, so that no
+peer pays for the other's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes and removes the topics of a measurement, through confluent-kafka's admin client."""
+"""Creates and deletes the topics of a measurement, with confluent-kafka's admin client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 REQUEST_SECONDS = 120.0
-REMOVAL_SECONDS = 0.5  # until the files of half a gigabyte are gone as well, which takes a broker a tenth of that
+REMOVAL_SECONDS = 0.5  # until half a gigabyte of files is deleted too, with a tenfold margin
 
 
 def create(broker: str, name: str, partitions: int = 1, *, replicas: int = 1, min_isr: int = 1) -> None:
@@ -22,19 +22,19 @@ def create(broker: str, name: str, partitions: int = 1, *, replicas: int = 1, mi
         request_timeout=REQUEST_SECONDS,
         operation_timeout=REQUEST_SECONDS,
     )
-    _wait_for(made[name], f"the topic {name} with {partitions} partitions was not made")
+    _wait_for(made[name], f"the topic {name} with {partitions} partitions was not created")
 
 
 def delete(broker: str, name: str) -> None:
-    """With all its files, before somebody measures the next thing, whose figures that would be in."""
+    """Delete a topic and wait for the deletion of its files, which would disturb the next measurement."""
     client = _client(broker)
-    _wait_for(client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name], f"the topic {name} was not removed")
+    _wait_for(client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name], f"the topic {name} was not deleted")
     time.sleep(REMOVAL_SECONDS)
 
 
 @contextlib.contextmanager
 def temporary(broker: str, name: str, partitions: int = 1) -> Iterator[str]:
-    """A new one, gone after the work; not after a failure, of which it may tell something."""
+    """A new topic, deleted after the work; kept after a failure, to investigate it."""
     create(broker, name, partitions)
     yield name
     delete(broker, name)

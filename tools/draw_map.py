@@ -1,7 +1,7 @@
-"""Draws the map in docs/architecture.md anew: files that are gone leave it, new ones come onto it.
+"""Updates the map in docs/architecture.md: removes deleted files, adds new ones.
 
-Words that are on the map stay; a new file gets the first sentence of its docstring, to be made shorter by hand.
-Run as `make map`; the tidy test compares the map with the tree.
+Existing descriptions are kept; a new file gets the first sentence of its docstring, to be shortened by hand. Run as
+`make map`; the tidy test compares the map with the tree.
 """
 
 import ast
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 MAP = re.compile(r"(^## The map\n.*?^```[a-z]*\n)(.*?)(^```)", re.DOTALL | re.MULTILINE)
-# From the ground up, as one reads it; a room that is not named here comes last.
+# From the bottom layer up; a folder that is not named here comes last.
 ROOMS = (
     "world",
     "wire",
@@ -32,7 +32,7 @@ WORDS_AT = 34
 
 
 def words_on_map(drawn: str) -> dict[str, str]:
-    """Path -> words, for files and for folders (which end in a slash)."""
+    """Path -> description, for files and for folders (which end in a slash)."""
     found: dict[str, str] = {}
     folders: list[str] = []
     for line in filter(str.strip, drawn.splitlines()):

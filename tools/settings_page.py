@@ -1,4 +1,5 @@
-"""Writes docs/settings.md from the tables of settings: `python tools/settings_page.py`. A test says when to run it."""
+"""Writes docs/settings.md from the tables of settings: `python tools/settings_page.py`. A test fails when it is
+stale."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-#!/bin/sh
-# Makes the environment in $1. Installs what the machine lacks from Debian's packages where it can, and otherwise
-# says in one line what to install.
+# !/bin/sh Creates the environment in $1. Installs missing system packages on Debian where it can, and otherwise says in
+# one line what to install.
 set -eu
 venv=$1
 python=${PYTHON:-python3}
@@ -22,14 +21,14 @@ if [ ! -x "$venv/bin/pip" ]; then
 fi
 echo "headrace: setting up $venv (a minute, once)" >&2
 if ! { command -v cc && "$python" -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))'; } >/dev/null 2>&1; then
-    debian gcc python3-dev || echo "headrace: no C compiler: what is compiled elsewhere will run in slower, pure Python" >&2
+    debian gcc python3-dev || echo "headrace: no C compiler: headrace will run in slower, pure Python" >&2
 fi
 java=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1)
 if [ "${java:-0}" -lt 17 ]; then
     debian openjdk-17-jre-headless || echo "headrace: Spark needs Java 17 or newer: install openjdk-17-jre-headless" >&2
 fi
 "$venv/bin/python" -m pip -q --disable-pip-version-check install -c constraints.txt -e '.[dev,spark]'
-# Spark's declarative pipelines want pandas, which nothing else may lean on: it stays in a folder of its own.
+# Spark's declarative pipelines need pandas, which nothing else may use: it is installed in its own folder.
 wanted=examples/declarative/requirements.txt
 if ! cmp -s "$wanted" "$venv/declarative/requirements.txt"; then
     rm -rf "$venv/declarative"

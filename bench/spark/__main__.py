@@ -1,9 +1,9 @@
 """`make bench-spark`: headrace's Spark source and sink beside Spark's own Kafka connector, on the same broker.
 
 One Spark session runs the same works with both formats in turn, round after round, against one headrace broker; the
-table shows medians, rows a second and CPU (JVM and Python workers, the broker not counted), and their ratios. The
-first round only warms up. Rounds go on until another would not fit into the minutes that were given, so that a busy
-machine gives fewer rounds and not half a table. `--quick` takes small topics: to see that all of it runs.
+table shows medians of rows per second and CPU (JVM and Python workers, without the broker), and their ratios. The first
+round is a warm-up. Another round starts only if it fits into --minutes, so that a busy machine gives fewer rounds, but
+a complete table. `--quick` uses small topics, to check that everything runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small topics")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at most (default 5)")
-    parser.add_argument("--minutes", type=float, default=12, help="begin no round that would end later (default 12)")
+    parser.add_argument("--minutes", type=float, default=12, help="start no round that would end later (default 12)")
     parser.add_argument("--only", action="append", choices=list(WORKS), help="one work; may be repeated")
     options = parser.parse_args()
     began, load_before = time.monotonic(), machine.load_average()
@@ -65,7 +65,7 @@ def main() -> int:
         f"the run, which took {(time.monotonic() - began) / 60:.0f} minutes."
     )
     if options.quick:
-        about += " A quick run: small topics, where what a query costs beside its rows decides."
+        about += " A quick run: small topics, dominated by the fixed cost of a query."
     _write(bench.samples, decoded, about)
     return 0
 
@@ -89,7 +89,7 @@ class Bench:
                     create(cluster, f"{topic}-written-{source}", PARTITIONS)
 
     def rounds(self, most: int, deadline: float) -> int:
-        """One round to warm up, one that counts, and more while they fit; how many counted."""
+        """One warm-up round, one that counts, and more while they fit; returns how many counted."""
         for turn in range(most + 1):
             began = time.monotonic()
             for line in self._lines:

@@ -22,10 +22,10 @@ _FETCH_SECONDS = 600
 
 
 def jars() -> list[Path]:
-    """Every jar that the connector needs beside those of the pyspark wheel; raises PeerMissing."""
+    """The jars that the connector needs besides those of the pyspark wheel; raises PeerMissing."""
     if not (_JARS / ".complete").exists():
         if not shutil.which("mvn"):
-            raise PeerMissing("there is no mvn to fetch Spark's Kafka connector with, e.g. `apt install maven`")
+            raise PeerMissing("there is no mvn to fetch Spark's Kafka connector: install it, e.g. `apt install maven`")
         print(f"fetching Spark's Kafka connector {VERSION} ...", file=sys.stderr)
         pom = Path(__file__).with_name("connector.pom.xml")
         copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={_JARS}"]

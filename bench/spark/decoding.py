@@ -15,7 +15,7 @@ _ROUNDS = 5
 
 
 def rates(records: int) -> dict[str, float]:
-    """Records a second of CPU time, by what is wanted of them: the best of a few rounds."""
+    """Records per second of CPU time, by the columns decoded: the best of a few rounds."""
     made = [Record(turn, 1_700_000_000_000 + turn, turn.to_bytes(8), b"x" * 100) for turn in range(_BATCH_RECORDS)]
     portion = [section_of(*open_batch(encode_batch(made)))] * _PORTION
     turns = max(1, records // (_BATCH_RECORDS * _PORTION))

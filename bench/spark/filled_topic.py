@@ -1,4 +1,4 @@
-"""A topic to read: many equal batches, sent as fast as the broker takes them.
+"""A topic to read: many equal batches, sent as fast as the broker accepts them.
 
 Called by the bench before anything is measured. The batches are encoded once and sent again and again, so that filling
 gigabytes costs seconds; each record has a key of 8 bytes and a value of the wanted size.
@@ -18,7 +18,7 @@ _START_MS = 1_700_000_000_000
 
 
 def fill(bootstrap: str, topic: str, partitions: int, records: int, value_bytes: int) -> int:
-    """Create the topic and put about `records` records into it; how many they are."""
+    """Create the topic and write about `records` records; returns how many."""
     per_batch = max(1, _BATCH_BYTES // (value_bytes + 20))
     made = [
         Record(turn, _START_MS + turn, turn.to_bytes(8), bytes([65 + turn % 26]) * value_bytes)
@@ -35,7 +35,7 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, value_bytes:
 
 
 def create(cluster: Cluster, topic: str, partitions: int) -> None:
-    forever = [Message(name="retention.ms", value="-1")]  # the records are dated long ago
+    forever = [Message(name="retention.ms", value="-1")]  # the records have old timestamps
     wanted = Message(name=topic, num_partitions=partitions, replication_factor=1, configs=forever)
     answer = cluster.call(_CREATE_TOPICS, Message(topics=[wanted], timeout_ms=30_000))
     if any(error_codes(answer)):
@@ -50,4 +50,4 @@ def _send(cluster: Cluster, topic: str, partition: int, batch: bytes) -> None:
     version = min(connection.version_of(_PRODUCE), _LAST_PRODUCE_VERSION_WITH_NAMES)
     answer = connection.call(_PRODUCE, body, version=version)
     if any(error_codes(answer)):
-        raise RuntimeError(f"partition {partition} of {topic} took no batch: {answer}")
+        raise RuntimeError(f"partition {partition} of {topic} accepted no batch: {answer}")

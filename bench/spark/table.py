@@ -1,7 +1,7 @@
 """The table of the Spark bench: both formats' medians, their ratio, the goal and whether it was reached.
 
 Pure: read by __main__.py after the last round. A ratio is the median of the rounds' ratios, since the two runs of a
-round follow each other and what disturbs the machine disturbs both.
+round follow each other, so a disturbance of the machine affects both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DECODE_GOAL = Goal("value", at_least=20e6)
 
 @dataclass(frozen=True)
 class Line:
-    """One work on values of one size, and what headrace is to reach beside the tuned connector."""
+    """One work on values of one size, and headrace's goal relative to the tuned connector."""
 
     work: str
     value_bytes: int

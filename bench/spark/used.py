@@ -1,7 +1,7 @@
-"""Time and CPU since a moment: of Spark's JVM and its Python workers, which are all children of this process.
+"""Time and CPU used by Spark's JVM and its Python workers, which are all descendants of this process.
 
-A process that ends hands its CPU to the one that waits for it. Spark's daemons wait for nobody: what a worker of theirs
-had used when it was last seen is kept here, or it would be missing from what is measured when Spark ends the worker.
+The CPU of an ended process is added to the parent that waits for it. Spark's daemons do not wait for their workers, so
+the last seen CPU of each worker is kept here; otherwise it would be missing once Spark ends the worker.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Used:
 
 
 class Ledger:
-    """The CPU of all processes of Spark so far, those that ended included."""
+    """The CPU of all processes of Spark so far, including ended ones."""
 
     def __init__(self) -> None:
         self._workers_s: dict[int, float] = {}  # of daemons, when last seen
         self._ended_workers_s = 0.0
 
     def cpu_seconds(self) -> float:
-        """The broker is not counted; this process only waits."""
+        """Total CPU seconds, without the broker; this process only waits."""
         while True:
             try:
                 return self._walk()

@@ -1,13 +1,13 @@
-"""The works that are measured, each the same for both formats but for the format's name.
+"""The measured works; for both formats they differ only in the format's name.
 
-Called by __main__.py in a process with one warm Spark session. "Tuned" is what makes Spark's connector fastest: large
-fetches, many records a poll, no CRC check; headrace's source reads with the same settings, so it skips the check too.
-A work that reads only values says so with a schema where the format heeds one: Spark prunes columns for its own
-connector by itself.
+Called by __main__.py in a process with one warm Spark session. "Tuned" are the settings with which Spark's connector is
+fastest: large fetches, many records per poll, no CRC check; headrace's source gets the same settings, so it skips the
+check too. A work that reads only values passes a schema to a format that supports one; for its own connector Spark
+prunes columns by itself.
 
-A stream is timed by Spark's own account of its micro-batches, planning and bookkeeping included, and its CPU is counted
-from the first of them on. What it takes to start is told apart: a stream starts once and then runs for weeks, and
-here that would be a good part of the whole.
+A stream is timed by Spark's progress reports of its micro-batches, including planning and commits, and its CPU is
+counted from the first one. Its start is reported separately: a stream starts once and runs for weeks, but here the
+start would be a large part of the total.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOOK_S = 0.01
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where a work reads or writes."""
+    """The topic that a work reads, and its size."""
 
     bootstrap: str
     topic: str
@@ -53,7 +53,7 @@ Work = Callable[[SparkSession, str, Dataset], Took]
 
 
 def aggregate(spark: SparkSession, source: str, dataset: Dataset) -> Took:
-    """The sum of the values' lengths: values are read, hardly anything is done with them."""
+    """The sum of the values' lengths: reads the values with hardly any processing."""
     used = Used()
     total = _batch(spark, source, dataset, "value BINARY").selectExpr("sum(length(value))").first()
     assert total is not None
@@ -62,30 +62,30 @@ def aggregate(spark: SparkSession, source: str, dataset: Dataset) -> Took:
 
 
 def all_columns(spark: SparkSession, source: str, dataset: Dataset) -> Took:
-    """Every column of every record, into nothing."""
+    """Read every column of every record, and discard it."""
     used = Used()
     _batch(spark, source, dataset).write.format("noop").mode("overwrite").save()
     return Took(used.seconds(), used.cpu_seconds())
 
 
 def stream_values(spark: SparkSession, source: str, dataset: Dataset) -> Took:
-    """The values of everything that is there, as a stream, into nothing."""
+    """Stream the values of all records, and discard them."""
     return _drain(_stream(spark, source, dataset, "value BINARY").select("value"))
 
 
 def stream_all_columns(spark: SparkSession, source: str, dataset: Dataset) -> Took:
-    """Every column of everything that is there, as a stream, into nothing."""
+    """Stream every column of all records, and discard them."""
     return _drain(_stream(spark, source, dataset))
 
 
 def stream_steps(spark: SparkSession, source: str, dataset: Dataset) -> Took:
-    """The values in twenty micro-batches: what a batch costs beside its records."""
+    """Stream the values in twenty micro-batches: shows the fixed cost of a batch."""
     limit = {"maxOffsetsPerTrigger": str(-(-dataset.records // 20))}
     return _drain(_stream(spark, source, dataset, "value BINARY", **limit).select("value"))
 
 
 def write(spark: SparkSession, source: str, dataset: Dataset) -> Took:
-    """As many records of the same size, written with idempotence."""
+    """Write as many records of the same size, with idempotence."""
     letters = f"repeat('x', {dataset.value_bytes})"
     rows = spark.range(0, dataset.records, 1, 4).selectExpr(
         "CAST(CAST(id AS STRING) AS BINARY) AS key", f"CAST({letters} AS BINARY) AS value"

@@ -1,8 +1,8 @@
-"""The whole story in one command: `make demo`, or `python -m examples.demo --seconds 60`.
+"""A complete demo in one command: `make demo`, or `python -m examples.demo --seconds 60`.
 
-A broker; a producer of web logs with doubles among them; three pipelines in one Spark session, each in a thread: dedup
-(weblogs to weblogs-once), archive (weblogs-once to a lake) and aggregate (weblogs-once to weblogs-numbers); and a live
-table. Ctrl-C, or the end of the seconds, stops the producer, the pipelines, Spark and the broker, in this order.
+It runs a broker; a producer of web logs with some duplicates; three pipelines in one Spark session, each in a thread:
+dedup (weblogs to weblogs-once), archive (weblogs-once to a lake) and aggregate (weblogs-once to weblogs-numbers); and a
+live table. Ctrl-C, or the end of the seconds, stops the producer, the pipelines, Spark and the broker, in this order.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def play(folder: Path, seconds: float | None, lines_per_s: int, window: str, ove
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--seconds", type=float, help="stop after so many seconds; without it, on Ctrl-C")
+    parser.add_argument("--seconds", type=float, help="stop after this many seconds; default: on Ctrl-C")
     parser.add_argument("--rate", type=int, default=500, help="lines a second (500)")
     parser.add_argument("--window", default="10s", help="length of the windows of numbers (10s)")
-    parser.add_argument("--folder", type=Path, help="where data and lake are kept; without it, a temporary folder")
+    parser.add_argument("--folder", type=Path, help="folder for data and lake; default: a temporary folder")
     wanted = parser.parse_args()
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

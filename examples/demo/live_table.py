@@ -1,4 +1,4 @@
-"""The live table of the demo: how the pipelines stand, and the newest window of numbers that they made."""
+"""The live table of the demo: the progress of the pipelines, and their newest window of results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.spark.pipelines.progress import StreamFacts
 
 
 class Board:
-    """What the pipelines report; each reports from a thread of its own."""
+    """The latest reports of the pipelines; each reports from its own thread."""
 
     def __init__(self) -> None:
         self.facts: dict[str, StreamFacts] = {}
@@ -31,7 +31,7 @@ class BoardReporter:
         self._pipeline = pipeline
 
     def note(self, text: str) -> None:
-        """The table has no room for words."""
+        """Notes are not shown in the table."""
 
     def stream(self, query: str, facts: StreamFacts) -> None:
         self._board.facts[self._pipeline] = facts
@@ -71,7 +71,7 @@ class Windows:
 
 
 def picture(board: Board, windows: Windows, sent: int, lake_rows: int) -> RenderableType:
-    """Everything on one screen."""
+    """The whole screen."""
     pipelines = Table(title=f"{sent:,} lines sent, {lake_rows:,} rows in the lake", title_justify="left")
     for name in ("pipeline", "rows", "rows/s", "lag", "batch"):
         pipelines.add_column(name, justify="left" if name == "pipeline" else "right")

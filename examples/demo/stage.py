@@ -1,4 +1,4 @@
-"""What the demo runs on: a broker in a process of its own, topics, and a thread that produces web logs."""
+"""The environment of the demo: a broker in its own process, topics, and a thread that produces web logs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
-    """`headrace serve` on a free port; where it listens."""
+    """Run `headrace serve` on a free port; yields its address."""
     process = subprocess.Popen(
         [HEADRACE, "serve", "--data", str(folder), "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,  # Ctrl-C is for the demo, which stops the broker last
+        start_new_session=True,  # Ctrl-C reaches only the demo, which stops the broker last
     )  # fmt: skip
     said: queue.Queue[str] = queue.Queue()
     assert process.stdout is not None
@@ -45,7 +45,7 @@ def broker(folder: Path) -> Iterator[str]:
 
 
 def address_in(said: queue.Queue[str]) -> str:
-    """The address that the broker tells when it is ready."""
+    """The address that the broker prints when it is ready."""
     heard: list[str] = []
     give_up_at = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up_at:

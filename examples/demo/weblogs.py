@@ -1,7 +1,7 @@
-"""Web logs as a busy shop writes them: a few popular pages, many rare ones, mostly fast, sometimes broken.
+"""Generates web logs of a busy shop: a few popular pages, many rare ones, mostly fast responses, some errors.
 
-The generator of the demo. Everything comes from one seed. Some lines come twice with the same id, as they do when a
-shipper of logs retries: that is what the dedup pipeline is for.
+Everything is derived from one seed. Some lines are sent twice with the same id, as when a log shipper retries: the
+dedup pipeline removes these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGENTS = [
     "Googlebot/2.1",
 ]
 USERS = ["-", "-", "-", *(f"user{number}" for number in range(1, 500))]
-DOUBLES = 0.05  # the share of lines that are sent twice
+DUPLICATES = 0.05  # the share of lines that are sent twice
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WebLogs:
         self._count = 0
 
     def lines(self, count: int, now_s: float) -> Iterator[Line]:
-        """So many lines of this moment, doubles included."""
+        """This many lines with the current time, duplicates included."""
         chance = self._chance
         moment = datetime.fromtimestamp(now_s, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
         for path in chance.choices(PAGES, self._popularity, k=count):
@@ -55,7 +55,7 @@ class WebLogs:
             )
             line = Line(f"{self._count:x}", host, text)
             yield line
-            if chance.random() < DOUBLES:
+            if chance.random() < DUPLICATES:
                 yield line
 
     def _status(self, path: str) -> int:

@@ -186,7 +186,7 @@ def test_errors_reach_people_as_one_clear_line(spark: SparkSession, topics: Topi
     assert "no option subscribr: did you mean subscribe?" in complaint(
         lambda: read(spark, bootstrap, subscribr=topic).count()
     )
-    assert "column value is binary, the schema says string" in complaint(
+    assert "column value has type binary, and the schema says string" in complaint(
         lambda: read(spark, bootstrap, "value STRING", subscribe=topic).count()
     )
     assert "the source has no column valeu" in complaint(

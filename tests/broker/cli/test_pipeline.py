@@ -25,7 +25,7 @@ def test_pipelines_are_listed(headrace: Run) -> None:
 
 
 def test_a_configuration_is_validated_with_its_topics_or_without(headrace: Run, config: Path) -> None:
-    assert "is in order" in headrace("pipeline", "validate", "--offline", str(config)).stderr
+    assert "is valid" in headrace("pipeline", "validate", "--offline", str(config)).stderr
     refused = headrace("pipeline", "validate", str(config), status=1).stderr
     assert "topic weblogs does not exist" in refused
     headrace("topic", "create", "weblogs")

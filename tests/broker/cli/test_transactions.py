@@ -47,8 +47,8 @@ def test_an_open_transaction_is_aborted_by_its_id_and_its_producer_is_fenced(bro
     headrace("topic", "create", "orders")
     producer = opened(broker)
     refused = headrace("transaction", "abort", "--at", "orders:0", "--yes", status=1)
-    assert "no transaction hangs in orders partition 0" in refused.stderr
-    assert "no transaction hangs" in headrace("transaction", "list", "--hanging").stderr
+    assert "no hanging transaction in orders partition 0" in refused.stderr
+    assert "no hanging transactions" in headrace("transaction", "list", "--hanging").stderr
     asked = headrace("transaction", "abort", "billing-1", stdin="n\n", status=1)
     assert "fence its producer?" in asked.stderr
     headrace("transaction", "abort", "billing-1", "--yes")

@@ -88,7 +88,7 @@ def test_a_second_writer_is_refused_and_the_next_one_is_not(tmp_path: Path) -> N
 
 
 def test_a_lake_that_is_not_there_or_garbled_or_has_a_hole_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="there is no lake at .*: run the archive pipeline first"):
+    with pytest.raises(Failure, match=r"there is no lake at .*: run the archive pipeline first"):
         load_lake(str(tmp_path))
     lake = new_lake(tmp_path)
     for number in range(3):
