@@ -31,7 +31,8 @@ source:
   brokers: @BROKER@
   topics: [@TOPIC@]
 by: id                      # id (the header headrace.id), key, or an expression such as sha2(value, 256)
-within: 1h                  # records further apart than this are not duplicates to:
+within: 1h                  # records further apart than this are not duplicates
+to:
   topic: @TOPIC@-once
 checkpoint: ./checkpoints/dedup
 trigger: 5s

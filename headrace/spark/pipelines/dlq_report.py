@@ -38,8 +38,10 @@ source:
   brokers: @BROKER@
   topics: [@TOPIC@]         # the dead letter topics
 page: ./dead-letters.html
-# To send a selection back to its topic of origin, give a condition and a checkpoint: redrive: where: cause like
-# '%timeout%' and redriven < 3 topic: orders           # without it, each goes to the topic it came from
+# To send a selection back to its topic of origin, give a condition, and a checkpoint that stores the progress:
+# redrive:
+#   where: cause like '%timeout%' and redriven < 3
+#   topic: orders           # without it, each record goes to its topic of origin
 checkpoint: ./checkpoints/redrive
 """
 

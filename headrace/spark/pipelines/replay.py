@@ -30,7 +30,8 @@ pipeline: replay
 lake: ./lake
 topics: [@TOPIC@]
 since: 2026-01-01T00:00:00Z   # records at or after this time; omit for all
-until: 2027-01-01T00:00:00Z   # records before this time to:
+until: 2027-01-01T00:00:00Z   # records before this time
+to:
   brokers: @BROKER@
   topic: @TOPIC@-replayed     # without it, each record goes to its original topic
 checkpoint: ./checkpoints/replay-1

@@ -3,7 +3,7 @@
 `check_schema` runs on the driver before any task, and rejects an unsuitable column with one line that names it.
 `columns_of` runs in tasks, on whole Arrow batches: no row becomes a Python object.
 
-    value       bytes or text; required                topic       text, if the sink has no topic option
+    value       bytes or text; required              topic       text, if the sink has no topic option
     key         bytes or text                        partition   a number; without it by the key, as in Java
     headers     array<struct<key,value>>             timestamp   of the record; without it, now
     tag         text, or an array of it              -> headers headrace.tag

@@ -31,7 +31,7 @@ def test_a_checkpoint_of_any_other_query_of_spark_is_refused_and_left_alone(tmp_
 
 def test_a_garbled_owner_is_named(tmp_path: Path) -> None:
     (tmp_path / "pipeline.json").write_text("{")
-    with pytest.raises(Failure, match=r"pipeline\.json is garbled"):
+    with pytest.raises(Failure, match=r"pipeline\.json is corrupt"):
         open_checkpoint(str(tmp_path)).claim({"pipeline": "archive"})
 
 

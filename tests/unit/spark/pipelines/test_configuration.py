@@ -46,7 +46,7 @@ def test_a_change_reaches_any_depth() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[1, 2]", "x.yaml holds no configuration"),
+        ("[1, 2]", "x.yaml is not a configuration"),
         ("a: [", "x.yaml is not YAML"),
         ("source: {}", "the key pipeline is missing"),
         ("pipeline: achive", "there is no pipeline 'achive': choose one of archive, replay"),
@@ -91,14 +91,14 @@ checkpoint: ./c
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ("at: timestamp", "at: datetime", "parse.fields.at: 'datetime' is no type"),
+        ("at: timestamp", "at: datetime", "parse.fields.at: 'datetime' is not a type"),
         ("fields: {path: string, ms: double, at: timestamp}", "fields: {}", "parse.fields is missing"),
         ("format: json", "format: access-log", "an access log has fixed fields"),
         ("time: at", "time: ms", "time: ms must be a field of type timestamp"),
-        ("by: [path]", "by: [host]", "by: the lines have no field host: they have at, ms, path"),
+        ("by: [path]", "by: [host]", "by: the lines have no field host: choose from at, ms, path"),
         ("of: ms", "of: size", "measures.p: the lines have no field size"),
         ("percentile: 0.5", "percentile: 95", "measures.p.percentile must be between 0 and 1"),
-        ("percentile: 0.5, of: ms", "percentile: 0.5", "measures.p: say of which field"),
+        ("percentile: 0.5, of: ms", "percentile: 0.5", "measures.p: name the field"),
         ("percentile: 0.5, of: ms", "sum: ms, avg: ms", "measures.p needs exactly one kind, but has sum, avg"),
         ("percentile: 0.5, of: ms", "sum: ms, of: ms", "sum takes no `of`"),
         ("percentile: 0.5, of: ms", "top: 0, of: ms", "measures.p.top must be between 1 and 1000"),
@@ -125,7 +125,7 @@ def test_an_aggregate_that_cannot_be_is_refused(before: str, after: str, words: 
             "{pipeline: sql, tables: {t: {source: {topics: [x]}}}, to: {}, statement: select 1}",
             "to needs exactly one target",
         ),
-        ("{pipeline: sql, tables: {t: {source: {topics: [x]}}}, to: {console: {}}}", "either statement"),
+        ("{pipeline: sql, tables: {t: {source: {topics: [x]}}}, to: {console: {}}}", "exactly one of statement"),
         (
             "{pipeline: sql, mode: stream, tables: {t: {source: {topics: [x]}}}, to: {console: {}}, statement: s}",
             "a stream needs a folder",

@@ -35,7 +35,7 @@ def test_topics_offsets_and_times_narrow_the_plan(contents: Contents) -> None:
 
 
 def test_a_topic_that_the_lake_does_not_have_is_named(contents: Contents) -> None:
-    with pytest.raises(Failure, match="has no topic payments: it has logs, orders"):
+    with pytest.raises(Failure, match="has no topic payments: choose from logs, orders"):
         make_plan("lake", contents, ["payments"], {}, None, None, 50)
 
 

@@ -60,10 +60,10 @@ def test_options_have_the_names_of_sparks_connector() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({}, "needs option"),
+        ({}, "kafka.bootstrap.servers is missing"),
         (SERVERS | {"delivery": "twice"}, "delivery is 'twice'"),
-        (SERVERS | {"kafka.compression.type": "rar"}, "is 'rar': it is one of none, gzip, snappy, lz4, zstd"),
-        (SERVERS | {"kafka.batch.size": "big"}, r"kafka\.batch\.size is 'big': write a whole number, 1 at least"),
+        (SERVERS | {"kafka.compression.type": "rar"}, "is 'rar': write one of none, gzip, snappy, lz4, zstd"),
+        (SERVERS | {"kafka.batch.size": "big"}, r"kafka\.batch\.size is 'big': write a whole number, at least 1"),
         (SERVERS | {"kafka.acks": "1"}, r"kafka\.acks is '1', but the sink supports only all or -1"),
         (SERVERS | {"kafka.key.serializer": "X"}, "cast the columns instead"),
         (SERVERS | {"kafka.transactional.id": "x"}, "cannot be set"),
@@ -98,11 +98,11 @@ def test_every_column_that_means_something_fits() -> None:
     ("schema", "complaint"),
     [
         (StructType().add("key", StringType()), "the DataFrame has no column value, only key"),
-        (StructType().add("value", LongType()), "column value is bigint, and the sink needs binary or string: cast it"),
-        (with_column("headers", ArrayType(StringType())), "column headers is array of string"),
-        (with_column("partition", LongType()), "column partition is bigint, and the sink needs int"),
+        (StructType().add("value", LongType()), "column value has type bigint, but the sink needs binary or string: cast it"),
+        (with_column("headers", ArrayType(StringType())), "column headers has type array of string"),
+        (with_column("partition", LongType()), "column partition has type bigint, but the sink needs int"),
         (with_column("colour", StringType()), "does not use column colour"),
-        (with_column("Value", StringType()), "column value is there 2 times"),
+        (with_column("Value", StringType()), "the DataFrame has 2 columns value"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_one_line_that_names_the_column(schema: StructType, complaint: str) -> None:

@@ -131,7 +131,7 @@ def test_several_requests_are_on_their_way_at_once() -> None:
 
 @pytest.mark.parametrize("code", ["message_too_large", "invalid_producer_epoch", "topic_authorization_failed"])
 def test_a_refusal_for_good_is_told_at_once(code: str) -> None:
-    with pytest.raises(Failure, match=f"topic t, partition 0 refused 7. bytes with {code}"):
+    with pytest.raises(Failure, match=f"topic t, partition 0 rejected a batch of 7. bytes with {code}"):
         send_all(sender_to(Brokers(["none", code])), [0, 0, 0])
 
 
