@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class LogPosition:
     """`kind` is start, end, offset, time or shift; `number` is an offset, epoch milliseconds or a difference."""
 
     kind: str

@@ -126,10 +126,10 @@ class AsyncConsumer:
         """Continue reading all assigned partitions at the first message at or after a time (datetime or epoch ms)."""
         await self._bridge.run(self.blocking.seek_to_time, moment)
 
-    async def pause(self, *places: Place) -> None:
+    async def pause(self, *places: Partition) -> None:
         """Return no messages of these partitions, or of any if none is named, until `resume`."""
         await self._bridge.run(self.blocking.pause, *places)
 
-    async def resume(self, *places: Place) -> None:
+    async def resume(self, *places: Partition) -> None:
         """Return messages of these partitions again, or of all if none is named."""
         await self._bridge.run(self.blocking.resume, *places)

@@ -121,8 +121,8 @@ class Consumer:
         self._closed = False
         self._news = Event()  # set by an acknowledgement and by close
         self._polled_at_s = 0.0
-        self._revoked_now: set[Place] = set()
-        self._in_transaction: dict[Place, int] = {}
+        self._revoked_now: set[Partition] = set()
+        self._in_transaction: dict[Partition, int] = {}
         self._spoiled = False  # a partition was revoked while some of its messages were in no committed transaction
 
     # --- open and close ---
@@ -249,13 +249,13 @@ class Consumer:
         """Continue reading all assigned partitions at the first message at or after a time (datetime or epoch ms)."""
         self._seeking().to_time(moment)
 
-    def pause(self, *places: Place) -> None:
+    def pause(self, *places: Partition) -> None:
         """Return no messages of these partitions, or of any if none is named, until `resume`."""
         chosen = list(places) or self.assignment()
         self.open().pause([TopicPartition(*place) for place in chosen])
         self._ledger.hold(chosen)
 
-    def resume(self, *places: Place) -> None:
+    def resume(self, *places: Partition) -> None:
         """Return messages of these partitions again, or of all if none is named."""
         chosen = list(places) or self.assignment()
         self._ledger.release(chosen)

@@ -66,8 +66,8 @@ class Ledger:
         self._pace = pace
         self._lock = Lock()
         self._fetched: deque[Message] = deque()
-        self._held: dict[Place, list[Message]] = {}  # of paused partitions
-        self._lines: dict[Place, _PartitionLedger] = {}
+        self._held: dict[Partition, list[Message]] = {}  # of paused partitions
+        self._lines: dict[Partition, _PartitionLedger] = {}
         self._in_flight = 0
 
     @property
@@ -126,7 +126,7 @@ class Ledger:
         with self._lock:
             self._in_flight -= sum(line.acknowledge_all() for line in self._lines.values())
 
-    def committable(self) -> dict[Place, int]:
+    def committable(self) -> dict[Partition, int]:
         """The committable offset of each partition that advanced since it was last settled."""
         with self._lock:
             return {
@@ -135,12 +135,12 @@ class Ledger:
                 if line.sought or line.committable > line.settled
             }
 
-    def progress(self) -> dict[Place, int]:
+    def progress(self) -> dict[Partition, int]:
         """The committable offset of every partition."""
         with self._lock:
             return {place: line.committable for place, line in self._lines.items()}
 
-    def settle(self, offsets: Mapping[Place, int]) -> None:
+    def settle(self, offsets: Mapping[Partition, int]) -> None:
         """These offsets are committed, or passed on to be committed."""
         with self._lock:
             for place, offset in offsets.items():
@@ -148,12 +148,12 @@ class Ledger:
                 if line is not None:
                     line.settled, line.sought = offset, False
 
-    def has_unsettled(self, places: Iterable[Place]) -> bool:
+    def has_unsettled(self, places: Iterable[Partition]) -> bool:
         """Whether messages of these partitions were handed out whose offsets are not settled."""
         lines = (self._lines.get(place) for place in places)
         return any(line is not None and line.position > line.settled for line in lines)
 
-    def restart_points(self) -> dict[Place, int]:
+    def restart_points(self) -> dict[Partition, int]:
         """Where to rewind each partition to, so that everything not settled is redelivered."""
         with self._lock:
             points = {place: line.settled for place, line in self._lines.items()}
@@ -161,7 +161,7 @@ class Ledger:
                 points.setdefault((message.topic, message.partition), message.offset)
             return points
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[Partition]) -> None:
         """Drop all entries of these partitions: they were revoked, or a seek follows."""
         with self._lock:
             gone = set(places)
@@ -172,7 +172,7 @@ class Ledger:
                 if line is not None:
                     self._in_flight -= line.acknowledge_all()
 
-    def move(self, places: Mapping[Place, int]) -> None:
+    def move(self, places: Mapping[Partition, int]) -> None:
         """The program has sought to these offsets, which counts as progress to be committed."""
         self.forget(places)
         with self._lock:
@@ -180,7 +180,7 @@ class Ledger:
                 line = self._lines[place] = _PartitionLedger(offset)
                 line.sought = True
 
-    def hold(self, places: Iterable[Place]) -> None:
+    def hold(self, places: Iterable[Partition]) -> None:
         """Hold back fetched messages of these partitions until `release`."""
         with self._lock:
             for place in places:

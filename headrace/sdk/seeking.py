@@ -59,7 +59,7 @@ class Seeking:
             self._seek(TopicPartition(*place, offset))
         self._ledger.move(offsets)
 
-    def rewind(self, offsets: Mapping[Place, int]) -> None:
+    def rewind(self, offsets: Mapping[Partition, int]) -> None:
         """Seek back in partitions that were being read; one that was revoked meanwhile is skipped."""
         for place, offset in offsets.items():
             try:

@@ -17,7 +17,6 @@ from pyspark.sql.types import BinaryType, StringType
 
 from tests.broker.spark.sink.world import committed
 from tests.spark.topics import Topics
-from tests.broker.spark.sink.world import committed
 
 PATIENCE_S = 300
 
@@ -166,7 +165,9 @@ def test_writes_inside_foreach_batch_are_runs_of_their_own(spark: SparkSession, 
 
 def test_bad_input_is_one_clear_line(spark: SparkSession, topics: Topics) -> None:
     target = topics.create("out", 1)
-    with pytest.raises(PySparkException, match="column value has type bigint, but the sink needs binary or string: cast it"):
+    with pytest.raises(
+        PySparkException, match="column value has type bigint, but the sink needs binary or string: cast it"
+    ):
         write(spark.range(3).selectExpr("id AS value"), topics, target)
     with pytest.raises(PySparkException, match="topic nowhere does not exist: create it, or correct the name"):
         write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), topics, "nowhere")

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from headrace.client.metadata import Cluster, Topic
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.sink.options import SinkOptions
 from headrace.spark.sink.rows import RowColumns
-from headrace.spark.sink.sender import Outgoing, Place, Sender
+from headrace.spark.sink.sender import Outgoing, Sender
 from headrace.spark.sink.transactions import ProducerIdAndEpoch
 from headrace.wire.arrow_encode import Section, assign_slots, order_by_slot
 from headrace.world.clock import SystemClock
@@ -46,7 +47,7 @@ class Buffers:
         self._turn = first_partition  # tasks start at different partitions
         self._first_slots: dict[str, int] = {}
         self._counts: dict[str, int] = {}
-        self._places: list[Place] = []  # by slot
+        self._places: list[TopicPartition] = []  # by slot
         self._sections: list[Section] = []
         self._sequences: list[int] = []
 
@@ -82,7 +83,7 @@ class Buffers:
         self._first_slots[name] = len(self._places)
         self._counts[name] = len(found.partitions)
         for partition in range(len(found.partitions)):
-            self._places.append((name, partition))
+            self._places.append(TopicPartition(name, partition))
             self._sections.append(Section())
             self._sequences.append(0)
 

@@ -19,13 +19,12 @@ from typing import NamedTuple
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.metadata import MOVED, Cluster
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.sink.options import SinkOptions
 from headrace.spark.sink.transactions import ProducerIdAndEpoch, Transactions
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
-
-Place = tuple[str, int]
 
 _PRODUCE, _VERSION = 0, 9
 _ON_THEIR_WAY = 5  # a broker remembers this many batches of a producer
@@ -54,7 +53,7 @@ _SAY = {
 
 
 class Outgoing(NamedTuple):
-    place: Place
+    place: TopicPartition
     data: bytearray
     first_sequence: int
 
@@ -77,12 +76,12 @@ class Sender:
         self._producer = producer
         self._transactional_id = transactional_id
         self._clock = clock
-        self._added: set[Place] = set()  # partitions that were added to the transaction
-        self._collected: dict[Address, dict[Place, Outgoing]] = {}  # the next request for each leader
+        self._added: set[TopicPartition] = set()  # partitions that were added to the transaction
+        self._collected: dict[Address, dict[TopicPartition, Outgoing]] = {}  # the next request for each leader
         self._on_their_way: dict[Address, deque[list[Outgoing]]] = {}
         self._again: list[Outgoing] = []
-        self._begun: set[Place] = set()  # partitions that were sent a batch
-        self._alone: set[Place] = set()  # their first batch is in flight, so none may follow yet
+        self._begun: set[TopicPartition] = set()  # partitions that were sent a batch
+        self._alone: set[TopicPartition] = set()  # their first batch is in flight, so none may follow yet
 
     def send(self, batch: Outgoing) -> None:
         """Send a batch, which is the next of its partition."""
@@ -207,7 +206,7 @@ class Sender:
     def _send_again(self) -> ConnectionLost | None:
         """Send the oldest batch of each partition to its current leader; returns the last lost connection, if any."""
         queue, self._again = sorted(self._again, key=lambda batch: (batch.place, batch.first_sequence)), []
-        turn: dict[Place, Outgoing] = {}
+        turn: dict[TopicPartition, Outgoing] = {}
         for batch in queue:
             if turn.setdefault(batch.place, batch) is not batch:
                 self._again.append(batch)

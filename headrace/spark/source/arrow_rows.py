@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.columns_asked import COLUMNS
-from headrace.spark.source.positions import TopicPartition
 from headrace.wire.columns import Blobs, Column, Columns
 
 if TYPE_CHECKING:

@@ -16,13 +16,9 @@ from types import TracebackType
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.metadata import MOVED, Cluster, Topic
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.options import SourceOptions, Subscription
-from headrace.spark.source.positions import (
-    EARLIEST_OFFSET,
-    LATEST_OFFSET,
-    Offsets,
-    TopicPartition,
-)
+from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET, Offsets
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 

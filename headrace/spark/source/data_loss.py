@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from headrace.model.failure import Failure
-from headrace.spark.source.positions import TopicPartition
+from headrace.model.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from headrace.client.blocking import Address, BlockingConnection, ConnectionLost, ReceiveBuffer
 from headrace.client.metadata import MOVED, Cluster
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source import data_loss
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET, TopicPartition
+from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET
 from headrace.spark.source.visible import Aborted, whole_batches
 from headrace.wire.batches import BatchHeader
 from headrace.wire.errors import ErrorCode

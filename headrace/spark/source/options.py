@@ -16,6 +16,7 @@ from typing import Literal
 
 from headrace.client.metadata import parse_address
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark import option_values as values
 from headrace.spark.source.partition_values import partition_lists, partition_numbers
 from headrace.spark.source.positions import (
@@ -24,7 +25,6 @@ from headrace.spark.source.positions import (
     Latest,
     Position,
     Positions,
-    TopicPartition,
     position_of_offset,
 )
 

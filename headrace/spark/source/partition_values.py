@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from headrace.model.failure import Failure
-from headrace.spark.source.positions import TopicPartition
+from headrace.model.topic_partition import TopicPartition
 
 
 def partition_lists(name: str, text: str) -> tuple[TopicPartition, ...]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headrace.spark.source.positions import Offsets, TopicPartition
+from headrace.model.topic_partition import TopicPartition
+from headrace.spark.source.positions import Offsets
 
 # A task costs tens of milliseconds, however little it reads, so in a stream one task reads several small ranges.
 SMALL_TASK_RECORDS = 20_000

@@ -9,19 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 
 LATEST_OFFSET, EARLIEST_OFFSET = -1, -2  # as Spark's connector and Kafka write them
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 Offsets = dict[TopicPartition, int]

@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source import data_loss
 from headrace.spark.source.broker_logs import BrokerLogs
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.positions import AtOffset, AtTime, Earliest, Offsets, Position, TopicPartition
+from headrace.spark.source.positions import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Offsets,
+    Position,
+)
 
 if TYPE_CHECKING:
     from headrace.spark.source.archive_read import Archive

@@ -24,12 +24,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.client.blocking import ConnectionLost
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source import data_loss
 from headrace.spark.source.batch import live_range, pieces_of
 from headrace.spark.source.broker_logs import BrokerLogs
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.plan import limited, packed, ranges_between, record_count, split
-from headrace.spark.source.positions import Offsets, TopicPartition, from_json, to_json
+from headrace.spark.source.positions import Offsets, from_json, to_json
 from headrace.spark.source.starting import Edges, open_archive
 from headrace.spark.source.task import ReadTask, read_task
 from headrace.wire.errors import KafkaError

@@ -9,7 +9,6 @@ import pytest
 from headrace.testing.local_broker import LocalBroker
 from tests.broker.spark.source.world import Source
 from tests.spark.topics import Topics
-from tests.broker.spark.source.world import Source
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.archive_start import resumed
-from headrace.spark.pipelines.configuration import Source
+from headrace.spark.pipelines.configuration import SourceSection
 from headrace.testing.local_broker import LocalBroker
 from tests.spark.topics import Topics
 
@@ -13,8 +13,8 @@ def test_a_log_that_is_shorter_than_the_lake_is_refused(broker: LocalBroker) -> 
     topics = Topics(broker.bootstrap, "start")
     topic = topics.create("logs", 2)
     topics.fill(topic, 0, ["a", "b", "c"])
-    by_name = Source(brokers=broker.bootstrap, topics=[topic])
-    by_pattern = Source(brokers=broker.bootstrap, pattern=r"start\..*")
+    by_name = SourceSection(brokers=broker.bootstrap, topics=[topic])
+    by_pattern = SourceSection(brokers=broker.bootstrap, pattern=r"start\..*")
     for source in (by_name, by_pattern):
         assert resumed(source, {}, "lake") is source
         assert resumed(source, {(topic, 0): 2}, "lake").starting == f'{{"{topic}": {{"0": 2, "1": -2}}}}'

@@ -168,7 +168,9 @@ def test_a_missing_topic_is_one_line(broker: LocalBroker) -> None:
 
 def test_a_row_that_is_too_large_is_one_line_and_the_rerun_goes_on(broker: LocalBroker) -> None:
     driver = new_driver(broker, 1)
-    with pytest.raises(Failure, match=r"rejected a batch of 2000\d\d\d bytes with message_too_large: .*raise max\.message\.bytes"):
+    with pytest.raises(
+        Failure, match=r"rejected a batch of 2000\d\d\d bytes with message_too_large: .*raise max\.message\.bytes"
+    ):
         driver.run(0, [["a", 2_000_000 * "x"]])
     driver.again().run(0, [["a", "short"]])
     assert committed(broker.bootstrap, driver.options.topic) == ["a", "short"]

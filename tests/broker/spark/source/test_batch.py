@@ -13,7 +13,6 @@ from headrace.model.failure import Failure
 from headrace.testing.local_broker import LocalBroker
 from tests.broker.spark.source.world import Source, values
 from tests.spark.topics import Topics
-from tests.broker.spark.source.world import Source, values
 
 START_MS = 1_700_000_000_000
 

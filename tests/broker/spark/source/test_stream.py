@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from headrace.model.failure import Failure
 from headrace.spark.source.data_loss import DataLoss
-from tests.spark.topics import Topics
 from tests.broker.spark.source.world import Source, Stream, values
+from tests.spark.topics import Topics
 
 
 def test_a_stream_begins_at_the_end_and_reads_what_comes(topics: Topics, source: Source) -> None:

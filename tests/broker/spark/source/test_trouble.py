@@ -17,7 +17,6 @@ from headrace.spark.source.stream import StreamReader
 from headrace.testing.local_broker import LocalBroker
 from tests.broker.spark.source.world import Source, named, rows_of, schema_of, travelled, values
 from tests.spark.topics import PATIENCE_S, Topics
-from tests.broker.spark.source.world import Source, named, rows_of, schema_of, travelled, values
 
 
 @pytest.fixture

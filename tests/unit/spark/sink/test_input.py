@@ -98,7 +98,10 @@ def test_every_column_that_means_something_fits() -> None:
     ("schema", "complaint"),
     [
         (StructType().add("key", StringType()), "the DataFrame has no column value, only key"),
-        (StructType().add("value", LongType()), "column value has type bigint, but the sink needs binary or string: cast it"),
+        (
+            StructType().add("value", LongType()),
+            "column value has type bigint, but the sink needs binary or string: cast it",
+        ),
         (with_column("headers", ArrayType(StringType())), "column headers has type array of string"),
         (with_column("partition", LongType()), "column partition has type bigint, but the sink needs int"),
         (with_column("colour", StringType()), "does not use column colour"),

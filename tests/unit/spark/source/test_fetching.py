@@ -7,9 +7,9 @@ import pytest
 from headrace.client.blocking import Address
 from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.fetching import LiveRange, RangeFetch
 from headrace.spark.source.options import source_options
-from headrace.spark.source.positions import TopicPartition
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.wire.record import Record

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.filters import Bounds, bounds_of
-from headrace.spark.source.positions import TopicPartition
 
 OFFSET, PARTITION, TOPIC, TIME = ("offset",), ("partition",), ("topic",), ("timestamp",)
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.failure import Failure
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.options import Kind, SourceOptions, source_options
-from headrace.spark.source.positions import AtOffset, AtTime, Earliest, Latest, TopicPartition, from_json, to_json
+from headrace.spark.source.positions import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Latest,
+    from_json,
+    to_json,
+)
 
 BASE = {"kafka.bootstrap.servers": "a:1, b:2", "subscribe": "orders, returns"}
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

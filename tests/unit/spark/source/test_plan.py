@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.plan import (
     SMALL_TASK_RECORDS,
     OffsetRange,
@@ -15,7 +16,7 @@ from headrace.spark.source.plan import (
     record_count,
     split,
 )
-from headrace.spark.source.positions import Offsets, TopicPartition
+from headrace.spark.source.positions import Offsets
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
