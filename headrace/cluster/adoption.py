@@ -1,12 +1,12 @@
-"""A broker that stood alone is taken into a cluster: its metadata is copied from its own store into the cluster's.
+"""Turns a single broker into the first broker of a cluster: copies its metadata from its own store to the cluster's.
 
-Called by `headrace cluster adopt`, with the broker stopped. The target must be empty: a tree is copied whole, and never
-mixed with another. What a copy is to look like when it is interrupted decides the order: a node `/adopting` is there
-from first to last, the nodes that make a tree a cluster come last and in the same multi that removes it. So a broker
-that looks at an unfinished copy finds none, and a second attempt knows what it may remove.
+Called by `headrace cluster adopt`, with the broker stopped. The target must be empty, because the tree is copied as a
+whole and never merged with another. The copy may be interrupted at any point: a node `/adopting` exists from the first
+write to the last, and the nodes that make a tree a cluster are created last, in the same multi that removes it. So a
+broker that finds an unfinished copy sees no cluster, and a second attempt knows what it may remove.
 
-Versions begin at 0 in the target, except those that are numbers of starts (`/brokers/epochs/N`, `/controller_epoch`):
-they go on where they were, so that what replicas and data folders know about epochs stays true.
+Versions start at 0 in the target, except those that count starts (`/brokers/epochs/N`, `/controller_epoch`). These keep
+their values, so that the epochs known to replicas and data folders stay valid.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from headrace.model.failure import Failure
 
 ADOPTING = "/adopting"
 _LAST = (znodes.CLUSTER_ID, znodes.PRODUCER_IDS)
-_OWN = (ADOPTING, "/zookeeper")  # what may stand in a target that counts as empty
+_OWN = (ADOPTING, "/zookeeper")  # allowed in a target that counts as empty
 
 
 async def copy_cluster(source: Store, target: Store, place: str) -> int:
-    """Copy everything that lasts; how many nodes. Failure, naming `place`, if another cluster is in the target."""
+    """Copies all persistent nodes and returns their number. Raises Failure, naming `place`, if the target holds another
+    cluster."""
     cluster_id = znodes.decode_cluster_id((await source.get(znodes.CLUSTER_ID))[0])
     await target.sync()
     if await target.exists(znodes.CLUSTER_ID) is not None:
@@ -42,7 +43,8 @@ async def copy_cluster(source: Store, target: Store, place: str) -> int:
 
 
 async def _claim(target: Store, cluster_id: str, place: str) -> None:
-    """Make sure that nothing is there but what an earlier attempt of the same adoption left, and remove that."""
+    """Checks that the target is empty except for the remains of an earlier attempt of this adoption, and removes
+    those."""
     mine = znodes.encode_cluster_id(cluster_id)
     try:
         await target.create(ADOPTING, mine)
@@ -61,7 +63,7 @@ async def _claim(target: Store, cluster_id: str, place: str) -> None:
 
 
 async def _walk(store: Store, path: str) -> AsyncIterator[tuple[str, bytes, int]]:
-    """Every node that no session owns, parents first: path, data, version."""
+    """All persistent nodes, parents first: path, data, version."""
     for name in await store.children(path):
         below = f"{path.rstrip('/')}/{name}"
         data, stat = await store.get(below)

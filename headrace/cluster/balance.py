@@ -1,10 +1,10 @@
-"""A cluster out of balance, and the moves that bring it back: leaders, replicas and bytes per broker. Pure.
+"""Computes the moves that balance a cluster: leaders, replicas and bytes per broker. Pure.
 
-`headrace cluster balance` asks the brokers what they hold, asks this for a plan, and has it carried out as
-reassignments. Where partitions allow it, replicas and leaders per broker then differ by at most one and bytes by at
-most a tenth of the mean. What moves is as little as three greedy steps find: replicas from the fullest to the emptiest
-broker, swaps of a larger against a smaller one, and other orders of the same replicas for the leaders, which move no
-data. No step makes a partition stand on fewer racks.
+`headrace cluster balance` asks the brokers what they hold, calls this for a plan, and executes it as reassignments. As
+far as the partitions allow it, the numbers of replicas and leaders per broker then differ by at most one, and bytes by
+at most a tenth of the mean. Three greedy steps keep the number of moves small: replicas move from the fullest to the
+emptiest broker, larger replicas are swapped for smaller ones, and for the leaders the replica lists are reordered,
+which moves no data. No step reduces the number of racks of a partition.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headrace.cluster.placement import Racks
 from headrace.model.topic_partition import TopicPartition
 
 _Led = dict[int, dict[TopicPartition, None]]  # which partitions each broker should lead
-_WORTH_IT = 0.95  # a swap that leaves more than this of a difference is none
-_SAMPLE = 50  # partitions that are tried when a swap is looked for,
-_NEIGHBOURS = 8  # each with as many of about the right size
+_WORTH_IT = 0.95  # a swap that leaves a larger share of a difference is not worth it
+_SAMPLE = 50  # partitions to try when searching for a swap,
+_NEIGHBOURS = 8  # each with this many of about the right size
 
 
 class Held(Struct, frozen=True):
-    """A partition as it stands."""
+    """A partition in its current state."""
 
     topic: str
     index: int
@@ -40,7 +40,7 @@ class Held(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """What one broker has."""
+    """What one broker leads and holds."""
 
     leads: int
     holds: int
@@ -58,7 +58,7 @@ def shares(partitions: Sequence[Held], brokers: Sequence[int]) -> dict[int, Shar
 
 
 def plan(partitions: Sequence[Held], racks: Racks) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of every partition that is to change; partitions that have one on a dead broker are let alone."""
+    """The new replicas of every partition that changes. Partitions with a replica on a dead broker are skipped."""
     balance = _Balance([partition for partition in partitions if set(partition.replicas) <= racks.keys()], racks)
     balance.level_replicas()
     balance.level_bytes()
@@ -68,12 +68,12 @@ def plan(partitions: Sequence[Held], racks: Racks) -> dict[TopicPartition, tuple
 
 
 def moved(partitions: Sequence[Held], moves: Mapping[TopicPartition, tuple[int, ...]]) -> list[Held]:
-    """As they stand when the plan is carried out."""
+    """The partitions as they are after the plan."""
     return [replace(held, replicas=moves.get(held.place, held.replicas)) for held in partitions]
 
 
 class _Balance:
-    """A plan in the making."""
+    """A plan under construction."""
 
     def __init__(self, partitions: Sequence[Held], racks: Racks) -> None:
         self.replicas = {partition.place: list(partition.replicas) for partition in partitions}
@@ -89,13 +89,13 @@ class _Balance:
     # --- replicas ---------------------------------------------------------------------------------------------------
 
     def level_replicas(self) -> None:
-        """From the broker with most replicas to the one with fewest, until they differ by at most one."""
+        """Moves replicas from the broker with most to the one with fewest, until they differ by at most one."""
         count = {broker: len(held) for broker, held in self._held.items()}
         while any(self._move_one(full, empty) for full, empty in _apart(count, 1)):
             count = {broker: len(held) for broker, held in self._held.items()}
 
     def _move_one(self, full: int, empty: int) -> bool:
-        """A replica that brings the bytes of the two closer together."""
+        """Moves one replica, chosen so that the bytes of the two brokers get closer."""
         half = (self._size[full] - self._size[empty]) // 2
         for place in _nearest(self._held[full], half):
             if self._may_move(place, full, empty):
@@ -106,13 +106,13 @@ class _Balance:
     # --- bytes ------------------------------------------------------------------------------------------------------
 
     def level_bytes(self) -> None:
-        """Swaps between brokers, until they differ by at most a tenth of the mean or no swap helps."""
+        """Swaps replicas between brokers, until bytes differ by at most a tenth of the mean or no swap helps."""
         tolerated = sum(self._size.values()) // max(1, len(self._size)) // 10
         while any(self._swap_one(full, empty) for full, empty in _apart(self._size, tolerated)):
             pass
 
     def _swap_one(self, full: int, empty: int) -> bool:
-        """The best of some swaps that bring the two closer together."""
+        """Does the best of several swaps that bring the bytes of the two brokers closer."""
         gap = self._size[full] - self._size[empty]
         best: tuple[int, TopicPartition, TopicPartition] | None = None
         for larger in self._candidates(full, empty, gap // 2):
@@ -140,7 +140,7 @@ class _Balance:
     # --- leaders ----------------------------------------------------------------------------------------------------
 
     def level_leaders(self) -> None:
-        """Other orders of the same replicas while that helps, then swaps; until leaders differ by at most one."""
+        """Reorders replicas while that helps, then swaps; until the numbers of leaders differ by at most one."""
         led: _Led = {broker: {} for broker in self._held}
         for place, replicas in self.replicas.items():
             led[replicas[0]][place] = None
@@ -153,7 +153,7 @@ class _Balance:
                 replicas.insert(0, leader)
 
     def _chain(self, led: _Led) -> list[tuple[TopicPartition, int]] | None:
-        """The shortest way to take one from a broker that leads much to one that leads at least two less."""
+        """The shortest chain that moves one leadership from a broker to one that leads at least two fewer."""
         for start in sorted(led, key=lambda broker: -len(led[broker])):
             reached: dict[int, tuple[TopicPartition, int]] = {}  # broker -> the partition it would take, and from whom
             waiting = deque([start])
@@ -171,7 +171,7 @@ class _Balance:
         return None
 
     def _swap_leader(self, led: _Led) -> bool:
-        """A partition that one broker leads against one that the other only follows."""
+        """Swaps a partition that one broker leads for one that the other only follows."""
         for much, little in _apart({broker: len(places) for broker, places in led.items()}, 1):
             for place in led[much]:
                 for followed in islice(self._near(little, much, self._bytes[place]), _NEIGHBOURS):
@@ -211,14 +211,14 @@ class _Balance:
 
 
 def _apart(amounts: Mapping[int, int], tolerated: int) -> list[tuple[int, int]]:
-    """Brokers that differ by more than is tolerated: who has more, and who has less; the widest apart first."""
+    """Pairs of brokers (more, fewer) that differ by more than tolerated; the largest difference first."""
     order = sorted(amounts, key=lambda broker: amounts[broker])
     pairs = [(full, empty) for full in order for empty in order if amounts[full] - amounts[empty] > tolerated]
     return sorted(pairs, key=lambda pair: amounts[pair[1]] - amounts[pair[0]])
 
 
 def _nearest(held: Sequence[tuple[int, TopicPartition]], size: int) -> Iterator[TopicPartition]:
-    """The partitions of about this size first."""
+    """The partitions, in order of how close they are to this size."""
     above = bisect_left(held, (size,))
     below = above - 1
     while below >= 0 or above < len(held):
@@ -233,7 +233,7 @@ def _nearest(held: Sequence[tuple[int, TopicPartition]], size: int) -> Iterator[
 def _steps(
     reached: Mapping[int, tuple[TopicPartition, int]], start: int, end: int
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Which partition each broker of the chain takes, from its end to its start."""
+    """Which broker takes which partition, from the end of the chain to its start."""
     broker = end
     while broker != start:
         place, before = reached[broker]

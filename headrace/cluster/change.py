@@ -1,8 +1,8 @@
-"""One change of the cluster's metadata: what is written, and what the image becomes. Pure.
+"""One change of the cluster's metadata: the writes, and the resulting image. Pure.
 
-The controller plans a change against the newest image it knows of, including changes that are still being written.
-That is safe because every write names the version it was planned on: if an earlier change fails after all, the later
-ones that built on it fail in the store, and those that did not are as good as before.
+The controller plans a change on the newest image it knows, which includes changes that are still being written. This is
+safe because every write names the version it was planned on: if an earlier change fails, the changes that built on it
+fail in the store too, and the others are not affected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.model.image import ClusterImage, PartitionImage
 T = TypeVar("T")
 State = tuple[str, PartitionImage]  # of a partition of this topic
 
-_FENCE_BYTES = 1024  # room that the controller needs in every multi for its own check
+_FENCE_BYTES = 1024  # reserved in every multi for the controller's epoch check
 _GROUP = 400  # partition states in one multi; each takes some 300 bytes
 
 
@@ -30,7 +30,7 @@ class Change(Struct, Generic[T], frozen=True):
     steps: Sequence[Sequence[Operation]]  # one multi each, in order; only the last is visible to readers
     delta: Callable[[ClusterImage], ClusterImage]
     result: T
-    leaves_rubbish: bool = False  # nodes that nobody reads any more are to be swept afterwards
+    leaves_rubbish: bool = False  # obsolete nodes remain and must be removed afterwards
 
 
 Plan = Callable[[ClusterImage, int], Change[T]]  # from the newest image and the controller's epoch; or KafkaError

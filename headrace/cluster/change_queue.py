@@ -1,12 +1,12 @@
-"""The controller's queue of changes: planned in the call, written many at a time, answered when they are durable.
+"""The controller's queue of changes: planned synchronously, written in batches, answered when they are durable.
 
-A request is planned in the call itself, against `planned`: the published image plus the changes that are being
-written. So the order of calls is the order of effects, and a handler need not wait for one topic before asking for
-the next. What was planned is written, many changes at a time, merged into the view when it is durable, and only then
-answered. A change that fails drops out of `planned` (see `cluster/change.py` for why that is safe); if it failed
-because somebody else wrote to a partition meanwhile, that partition is read again and the change planned anew.
+A request is planned in the call itself, on top of `planned`: the published image plus the changes that are still being
+written. So changes take effect in the order of the calls, and a handler can submit several topics without waiting. The
+queue writes many planned changes at a time, merges them into the view once they are durable, and only then answers. A
+change that fails is removed from `planned` (`cluster/change.py` says why this is safe). If it failed because somebody
+else wrote to a partition in the meantime, the partition is read again and the change is planned again.
 
-Owned by cluster.controller, which opens it with the epoch of its office. What holds: every write checks that epoch.
+Owned by cluster.controller, which opens it with its controller epoch. Invariant: every write checks that epoch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from headrace.model.names import collision_key
 from headrace.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
-_TRIES = 8  # of a change that others overtook
+_TRIES = 8  # of a change that conflicts with other writers
 
 
 class _Asked(Struct):
@@ -51,13 +51,14 @@ class _Asked(Struct):
 
 
 class ChangeQueue:
-    """`open` with the epoch of an office, `run` while that lasts, `close`; and so again with the next."""
+    """`open` with a controller epoch, `run` while this broker is the controller, `close`; then again with the next
+    epoch."""
 
     def __init__(self, store: Store, view: ClusterView, broker_id: int) -> None:
         self._store = store
         self._view = view
         self._broker_id = broker_id
-        self._epoch: int | None = None  # the version of /controller_epoch under which we are in office
+        self._epoch: int | None = None  # the version of /controller_epoch of our term
         self._planned = view.image
         self._names: dict[str, str] = {}  # collision key -> topic, of the planned image
         self._queue: list[_Asked] = []

@@ -1,9 +1,10 @@
 """The controller: the one broker that changes the cluster's metadata.
 
-Every broker has one of these and stands for the office (`cluster/office.py`); the one that has it answers requests,
-through a queue of changes (`cluster/change_queue.py`), tends the partitions (`cluster/tending.py`) and gives leadership
-back (`cluster/leader_balance.py`). What each request means is in the pure files beside it: `topic_changes`,
-`setting_changes`, `partition_requests`. What holds: who is not in office changes nothing.
+Every broker has a Controller object and is a candidate (`cluster/office.py`). The active one answers requests through a
+queue of changes (`cluster/change_queue.py`), keeps the partitions in their proper states (`cluster/tending.py`) and
+returns leadership to the preferred replicas (`cluster/leader_balance.py`). The pure files beside it define each
+request: `topic_changes`, `setting_changes`, `partition_requests`. Invariant: a broker that is not the active controller
+changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """`take_office` where this broker is alone; `run` for as long as the session lives; requests in between."""
+    """`take_office` for a single broker; `run` for as long as the session lives; requests in between."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class Controller:
         balance: BalanceTerms | None = None,
         session_timeout_s: float | None = None,
     ) -> None:
-        """`log_ends` asks other brokers how long their logs are, and `session_timeout_s` is how long one that died is
-        still taken for alive; a broker that stands alone needs neither."""
+        """`log_ends` asks other brokers for the ends of their logs. `session_timeout_s` is how long a dead broker still
+        counts as alive. A single broker needs neither."""
         self._store = store
         self._view = view
         self._broker_id = broker_id
@@ -143,14 +144,14 @@ class Controller:
         )
 
     async def allocate_producer_ids(self, count: int = 1000) -> range:
-        """Ids that nobody was ever given, also after a crash. Any broker may do this, in office or not."""
+        """A block of producer ids that was never handed out, even across crashes. Any broker may call this."""
         while True:
             data, stat = await self._store.get(znodes.PRODUCER_IDS)
             first = znodes.decode_next_producer_id(data)
             try:
                 await self._store.set(znodes.PRODUCER_IDS, znodes.encode_next_producer_id(first + count), stat.version)
             except (BadVersion, ConnectionLost):
-                continue  # somebody else took these, or we did and do not know it: the next ones are as good
+                continue  # another broker took these, or our own write succeeded unnoticed: take the next block
             except StoreError as error:
                 raise as_kafka_error(error) from error
             return range(first, first + count)
@@ -158,7 +159,8 @@ class Controller:
     # --- office ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Stand for the office, work in it, and stand again when it is lost; until cancelled. Raises SessionLost."""
+        """Campaign, act as controller, and campaign again after losing the role; until cancelled. Raises
+        SessionLost."""
         while True:
             try:
                 if not self.in_office:
@@ -172,7 +174,8 @@ class Controller:
             await office.vacancy(self._store)
 
     async def _be_known(self) -> None:
-        """Who does not see itself among the living would take others for dead, too; and who leaves stays out."""
+        """A broker that does not see itself as live would consider others dead, too; one that is leaving does not
+        campaign."""
         while self._broker_id not in self._view.image.brokers:
             self._changed.clear()
             await self._changed.wait()
@@ -192,9 +195,9 @@ class Controller:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def take_office(self) -> None:
-        """Become the controller, and give every partition a leader. NodeExists or BadVersion: another one is."""
+        """Become the controller, and elect leaders. NodeExists or BadVersion if another broker is the controller."""
         epoch = await office.claim(self._store, self._broker_id)
-        if not self._view.image.cluster_id:  # nobody follows the store for a broker that stands alone
+        if not self._view.image.cluster_id:  # for a single broker, nothing else reads the store
             self._view.publish(await read_image(self._store))
         self._view.merge(replace(self._view.image, controller_id=self._broker_id))
         self._changes.open(epoch)
@@ -202,11 +205,11 @@ class Controller:
         image = self._view.image
         groups = in_groups(needed(image, image.topics, self._defaults.file))
         await asyncio.gather(*(self._write_first(change_partitions(image, group, epoch)) for group in groups))
-        self._tending.look(ClusterImage("", -1), self._view.image)  # what is left, and what others overtook
+        self._tending.look(ClusterImage("", -1), self._view.image)  # partitions not yet settled, and conflicting writes
         await self._changes.sweep()
 
     async def _write_first(self, change: Change[None]) -> None:
-        """In the order of the calls, many on their way at a time. What others overtook is tended afterwards."""
+        """In the order of the calls, many in flight at a time. Partitions with conflicts are settled afterwards."""
         try:
             await self._changes.write(change)
         except BadVersion as error:

@@ -1,21 +1,21 @@
-"""The store of a broker that stands alone: the tree in one SQLite file, no other process.
+"""The metadata store of a single broker: the tree in one SQLite file, without another process.
 
-Layout of the file (schema 1; `application_id` says whose file it is, `user_version` which schema):
+Layout of the file (schema 1; `application_id` identifies the application, `user_version` the schema):
 
     nodes(path PRIMARY KEY, data, version, czxid, mzxid, owner)    one row per node; owner 0: persistent
     meta(key PRIMARY KEY, value)                                   'zxid': the last transaction number ever used
 
-Reads are served from memory; the tree of ten thousand partitions is a few megabytes. A write is checked against the
-tree on the event loop, then every write that waits goes into one SQLite transaction off the loop, and only when that
-is durable (WAL, synchronous=FULL) do readers, watchers and the callers see it. So a hundred topics created at once
-cost a few fsyncs, and the order of calls is the order of effects.
+Reads are served from memory; the tree of ten thousand partitions takes a few megabytes. A write is checked against the
+tree on the event loop. Then all pending writes are committed in one SQLite transaction off the loop. Only when that is
+durable (WAL, synchronous=FULL) do readers, watchers and callers see it. So creating a hundred topics at once costs a
+few fsyncs, and writes take effect in the order of the calls.
 
-The broker holds the lock of its data folder, so at open nobody else lives: ephemeral nodes in the file belong to
-sessions that are dead, and go. Transaction numbers never repeat, also over restarts; a session's id is the number
-that opened it.
+The broker holds the lock of its data folder, so no other process uses the file: ephemeral nodes found at open belong to
+sessions that have ended, and are removed. Transaction numbers never repeat, even across restarts; the id of a session
+is the number of the transaction that opened it.
 
-This is the one file outside `world/` that lets a file be opened: SQLite does it itself, with its own locking and
-recovery, and offers no way to hand it an open one.
+This is the only module outside `world/` that opens a file: SQLite opens it itself, with its own locking and recovery,
+and cannot be given an open file.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class EmbeddedStore(SingleWrites):
         return self._session_id
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        """Nobody is ever told anything: this session lives as long as the process."""
+        """The listener is never called: this session lives as long as the process."""
 
     async def open(self) -> None:
-        """Read the file, or make it. Failure when it is no file of ours or of another schema."""
+        """Read or create the file. Raises Failure if it is not a headrace file or has another schema."""
         try:
             nodes = await self._disk.off_loop(self._open)
         except sqlite3.Error as error:
@@ -132,7 +132,7 @@ class EmbeddedStore(SingleWrites):
             database.executescript(_CREATE.format(application_id=_APPLICATION_ID, schema=SCHEMA))
 
     async def close(self) -> None:
-        """Finish the writes that were asked for, then end the session."""
+        """Complete all pending writes, then end the session."""
         if self._committer is not None:
             await self._committer
         database, self._database = self._database, None
@@ -235,7 +235,7 @@ class EmbeddedStore(SingleWrites):
             raise
 
     def _problem(self, error: sqlite3.Error) -> StoreError:
-        """A full disk may get room again. After any other failure nobody knows what the disk holds: stop here."""
+        """A full disk can recover. After any other error the state on disk is unknown, so the session ends."""
         if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
             return StoreFull(str(self._path), f"no room for metadata in {self._path}: free some disk space")
         database, self._database = self._database, None

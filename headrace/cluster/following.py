@@ -1,18 +1,19 @@
-"""A broker follows the store: it reads everything once, watches all of it, and reads again what a watch names.
+"""Keeps a broker's view in step with the store: reads everything once, sets watches, and reads again what changed.
 
-Every broker of a cluster runs this, the controller's too; nobody sends metadata from broker to broker. What was read
-goes into the view through `ClusterView.merge`, so it may come later than what the controller or a leader of this
-broker has told of its own writes: the newer state stays.
+Every broker of a cluster runs this, including the controller; brokers do not send metadata to each other. What was read
+is merged with `ClusterView.merge`. So it may arrive after the controller or a leader of this broker has published its
+own writes: the newer state stays.
 
-A topic or broker is gone only when its own node was read and was not there, and only if the view still shows what it
-showed when that was asked; a list of children, which may be older than a write of our own, proves nothing. For a topic
-this matters: its partitions' files are removed with it.
+A topic or broker counts as deleted only if its own node was read and did not exist, and if the view still shows the
+same state as when the read was sent. Its absence from a list of children proves nothing, because the list may be older
+than a write of our own. For topics this matters because the files of their partitions are deleted with them.
 
-A watch fires once and says nothing, so each read sets the next one. When the connection was away, watches may have
-been missed: everything watched is read again.
+A watch fires once and carries no data, so each read sets a new one. After a lost connection, watches may have been
+missed: everything that is watched is read again.
 
-When a broker dies, all partitions that it had change within a moment. They are read in the order in which they changed,
-some hundreds at a time, and what was read counts at once: who was elected first leads while the others are read.
+When a broker dies, all its partitions change at nearly the same time. They are read in the order in which they changed,
+some hundreds at a time, and each batch is applied immediately: the first elected leaders can serve while the others are
+still being read.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _AT_ONCE = 500  # nodes read in one round
 class _FoundTopic(Struct, frozen=True):
     stored: znodes.StoredTopic
     version: int
-    shown_id: uuid.UUID | None  # of the topic that the view showed under this name when it was asked
+    shown_id: uuid.UUID | None  # of the topic that the view showed under this name when the read was sent
 
 
 class _Findings(Struct):
-    """What one round has read."""
+    """The results of one round of reads."""
 
     controller: int | None = None
     brokers: dict[int, BrokerImage] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Following:
         self._wake = asyncio.Event()
 
     async def begin(self) -> None:
-        """Returns when the view shows what is stored now."""
+        """Returns when the view shows the current content of the store."""
         self._store.on_session(self._on_session)
         await self._store.sync()
         cluster_id = znodes.decode_cluster_id((await self._store.get(znodes.CLUSTER_ID))[0])
@@ -72,7 +73,7 @@ class Following:
         await self._look(everything, cluster_id)
 
     async def look_at_brokers(self) -> None:
-        """Returns when the view shows who is registered now."""
+        """Returns when the view shows the brokers that are registered now."""
         await self._look({znodes.BROKERS}, self._view.image.cluster_id)
 
     async def run(self) -> None:
@@ -132,11 +133,11 @@ class Following:
             await self._read_settings(path, findings)
 
     async def _children(self, path: str) -> list[str]:
-        self._watched.add(path)  # before it is asked: the watch may fire before the answer is looked at
+        self._watched.add(path)  # before the read: the watch may fire before the response is handled
         return await self._store.children(path, self._on_watch)
 
     async def _get(self, path: str) -> tuple[bytes, int] | None:
-        """Data and version; None if the node is not there, and then nothing watches it."""
+        """Data and version; None if the node does not exist, and then no watch is set."""
         self._watched.add(path)
         try:
             data, stat = await self._store.get(path, self._on_watch)
@@ -194,10 +195,10 @@ class Following:
 
 
 def _applied(image: ClusterImage, findings: _Findings) -> ClusterImage:
-    """What was read, put over the image of now; where the two differ in age, the view's merge decides."""
+    """The image with the findings applied; the view's merge decides which state is newer."""
     brokers = {**image.brokers, **findings.brokers}
     for number, epoch in findings.brokers_gone.items():
-        # One round may ask for a broker twice, and it comes back between the two. What was found stands: it is watched.
+        # One round may read a broker twice, and it may come back in between. The positive result wins: it has a watch.
         came_back = number in findings.brokers
         if not came_back and number in image.brokers and image.brokers[number].epoch == epoch:
             del brokers[number]
@@ -219,10 +220,10 @@ def _changed_topics(image: ClusterImage, findings: _Findings) -> list[TopicImage
         known, stored = image.topics.get(name), found.stored
         known_id = None if known is None else known.id
         if known_id not in (stored.id, found.shown_id):
-            continue  # it was deleted or made again meanwhile; the watch on what was read will fire
+            continue  # it was deleted or created again meanwhile; the watch will fire
         states = {} if known is None or known_id != stored.id else {p.index: p for p in known.partitions}
         states |= findings.partitions.pop(stored.id, {})
-        if len(states) >= stored.partitions:  # else it is being deleted, and the watch will say so
+        if len(states) >= stored.partitions:  # else it is being deleted, and the watch will fire
             partitions = tuple(states[index] for index in sorted(states))
             topics.append(TopicImage(name, stored.id, partitions, stored.settings, found.version))
     for topic_id, states in findings.partitions.items():

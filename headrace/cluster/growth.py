@@ -1,7 +1,8 @@
-"""Internal topics grow with their cluster: state of groups and transactions that began on one broker is soon on three.
+"""Internal topics grow with the cluster: if they were created on one broker, they get replicas on the brokers that
+join.
 
-Pure; `cluster/tending.py` asks when brokers have come. New replicas are added like in any reassignment, so they are
-filled before they count. Once a topic has them, it also asks for two replicas in sync.
+Pure; `cluster/tending.py` calls this when brokers have joined. New replicas are added as in any reassignment, so they
+are filled before they count. Once a topic has them, its `min.insync.replicas` is also raised to two.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""How kazoo's thread waits, reads and tells, made for many messages at a time. Used by cluster/zookeeper.py alone.
+"""kazoo's thread, optimized for many messages at a time: waiting, reading and handing results over. Used only by
+cluster/zookeeper.py.
 
-When a broker dies, the others hear of thousands of partitions at once, and read each of them again. As kazoo comes, a
-message costs some fifteen calls of the system and two changes of thread, and after each of them the thread may have to
-wait until the event loop lets go of the interpreter. Here:
+When a broker dies, the others are notified of thousands of partitions at once and read each of them again. In stock
+kazoo, a message costs about fifteen system calls and two thread switches, and after each switch the thread may have to
+wait for the GIL, which the event loop holds. Here:
 
-- what the server has sent is read whole, and messages are taken out of that (kazoo knows sockets that have read ahead,
-  since those with TLS do: `pending` says how much);
-- waiting is one call, `poll`, where kazoo makes, fills and closes an epoll each time;
-- answers and watches are called on the thread that reads them, where kazoo has a further thread for each of the two.
+- everything that the server has sent is read at once, and messages are taken from that buffer (kazoo supports sockets
+  that have read ahead, because TLS sockets do: `pending` returns the number of buffered bytes);
+- waiting is a single call of `poll`, where kazoo creates, fills and closes an epoll each time;
+- responses and watches are called on the thread that reads them, where kazoo has another thread for each.
 
-What holds: whatever is called here only hands over to the event loop (`Mail`) and never waits; things are handed over
-in the order in which the server sent them.
+Invariants: whatever is called here only hands over to the event loop (`Mail`) and never blocks; messages are handed
+over in the order in which the server sent them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _READ_BYTES = 1 << 18
 
 
 class Mail:
-    """From kazoo's thread to the event loop, in order; the loop is woken once for all that lies there."""
+    """Hands calls from kazoo's thread to the event loop, in order; the loop is woken once for all pending calls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,7 +38,7 @@ class Mail:
         self._woken = False
 
     def put(self, callback: Callable[..., object], *args: Any) -> None:
-        """From any thread. A loop that was closed has nobody left to tell."""
+        """Thread-safe. Does nothing if the loop is closed."""
         self._lies_there.append((callback, args))
         if not self._woken:
             self._woken = True
@@ -45,14 +46,14 @@ class Mail:
                 self._loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
-        self._woken = False  # first: who puts something from now on wakes us again
+        self._woken = False  # first: whoever adds a call from now on wakes the loop again
         while self._lies_there:
             callback, args = self._lies_there.popleft()
             self._loop.call_soon(callback, *args)
 
 
 class AheadSocket:
-    """A connection that reads as much as there is, and gives out as much as is asked for."""
+    """A connection that reads as much as is available, and returns as much as is requested."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -60,7 +61,7 @@ class AheadSocket:
         self._at = 0
 
     def pending(self) -> int:
-        """Bytes that were read and not given out yet."""
+        """Bytes that were read but not returned yet."""
         return len(self._read) - self._at
 
     def recv(self, size: int) -> bytes:
@@ -90,7 +91,7 @@ class _Answer(AsyncResult):  # type: ignore[misc]  # kazoo has no types
 
 
 class OneThread(SequentialThreadingHandler):  # type: ignore[misc]
-    """Where kazoo runs what it has to run."""
+    """Where kazoo runs its threads."""
 
     def create_connection(self, *args: Any, **kwargs: Any) -> AheadSocket:
         return AheadSocket(super().create_connection(*args, **kwargs))

@@ -1,11 +1,11 @@
-"""Leadership goes back to where it was planned, some time after a broker has come back.
+"""Returns leadership to the preferred replicas, some time after a broker has come back.
 
-A restart takes everything away that a broker led; without this, the brokers that were started last would lead nothing.
-The controller looks from time to time. A partition is given back only if its preferred replica was ready at the look
-before too, in the same start of its broker: one that keeps falling and rising is given nothing (rather than everything,
-each time), so leadership does not go to and fro.
+A restart takes away everything that a broker led. Without this, the brokers that were restarted last would lead
+nothing. The controller checks periodically. A partition is returned only if its preferred replica was ready at the
+previous check too, in the same start of its broker. So a broker that keeps crashing gets nothing, and leadership does
+not move back and forth.
 
-`due` is pure; LeaderBalance runs while its controller is in office.
+`due` is pure; LeaderBalance runs while its broker is the controller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.world.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-# Partitions whose preferred replica could lead and does not -> the epoch of its broker.
+# Partitions whose preferred replica could lead but does not -> the epoch of its broker.
 Ready = Mapping[TopicPartition, int]
 
 

@@ -1,12 +1,12 @@
-"""For how long a broker may believe that it is still what the store says it is.
+"""How long a leader may keep serving without hearing from ZooKeeper.
 
-A broker that cannot reach ZooKeeper, or whose process was stopped for a while, may have been replaced without knowing.
-It can commit nothing then (other brokers refuse its epoch, the store its versions), but it could go on serving old
-reads and waste its producers' time. So leaders ask here before they serve, and again before they answer.
+A broker that cannot reach ZooKeeper, or whose process was paused, may have been replaced without knowing it. It cannot
+commit anything then (other brokers reject its epoch, and the store its versions), but it could still serve stale reads
+and waste its producers' time. So leaders check the lease before they serve, and again before they answer.
 
-A session lives for its whole time after ZooKeeper has heard from it. So the store is asked something a few times in
-that time, and the lease holds for two thirds of it from when the last question was asked that got an answer. When the
-connection is lost is no measure: a line that is cut without a word is noticed only after a while.
+A session lives for its full timeout after ZooKeeper last heard from it. So this sends a few requests to the store per
+timeout, and the lease holds for two thirds of the timeout, counted from when the last request that was answered was
+sent. The loss of the connection is not a usable start: a link that is cut silently is noticed only after a while.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from headrace.cluster import znodes
 from headrace.cluster.store import SessionState, Store, StoreError
 from headrace.world.clock import Clock
 
-_QUESTIONS = 6  # in one session's time
+_QUESTIONS = 6  # requests per session timeout
 
 
 class Lease:
-    """`run` lives as long as the broker; `holds` is asked by everybody who serves as a leader."""
+    """`run` for as long as the broker lives; leaders call `holds`."""
 
     def __init__(self, store: Store, clock: Clock, session_timeout_s: float) -> None:
         self._store = store
         self._clock = clock
         self._pause_s = session_timeout_s / _QUESTIONS
         self._lasts_s = session_timeout_s * 2 / 3
-        self._asked_s = clock.monotonic()  # the last question that was answered
+        self._asked_s = clock.monotonic()  # when the last request that was answered was sent
         self._lost = False
         store.on_session(self._on_session)
 
@@ -38,10 +38,10 @@ class Lease:
     async def run(self) -> None:
         while True:
             asked_s = self._clock.monotonic()
-            with suppress(StoreError):  # without a session there is no answer; the next one is asked in its turn
+            with suppress(StoreError):  # no response without a session; the next request follows as usual
                 await self._store.exists(znodes.CONTROLLER_EPOCH)  # any node will do
                 self._asked_s = max(self._asked_s, asked_s)
-            if self._clock.monotonic() - asked_s < self._pause_s:  # what waited for a connection says little: again
+            if self._clock.monotonic() - asked_s < self._pause_s:  # else it waited for a connection: ask again
                 await self._clock.sleep(self._pause_s)
 
     def _on_session(self, state: SessionState) -> None:

@@ -1,13 +1,14 @@
-"""Who left an ISR is remembered until those who stayed have shown that they live.
+"""Remembers which replicas left an ISR, until the remaining members have proved that they are alive.
 
-That a broker is registered says that it lived a session's time ago. If those who stayed are dead already, and have lost
-what they had, then the one who left last may be the only one with all that was acknowledged: a broker that was killed
-and is back before the sessions of the others end, after all of them lost power. So an election keeps it among the
-`last_known`, without whom no longest log is chosen, and the controller forgets it here: once those who stayed have been
-registered, with the very start that is in the ISR, for longer than the session of a dead broker lasts.
+A registered broker was alive up to a session timeout ago. If the remaining members are already dead and have lost data,
+the replica that left last may be the only one with all acknowledged records. Example: all brokers of a partition fail,
+the others by a power cut, and one that was only killed is back before the sessions of the others end. So an election
+keeps this replica in `last_known`, and the longest log is chosen only once it has answered too. The controller removes
+it here once the remaining members have been registered, with the same broker epoch as in the ISR, for longer than the
+session of a dead broker can last.
 
-Sessions end only while ZooKeeper is there, and get all of their time again when it comes back. So time counts only
-since this broker was last cut off from it. Runs while its controller is in office.
+Sessions end only while ZooKeeper is available, and get their full timeout again when it comes back. So only the time
+since this broker's last reconnection counts. Runs while its broker is the controller.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from headrace.model.image import NO_LEADER, ClusterImage, PartitionImage
 from headrace.model.topic_partition import TopicPartition
 from headrace.world.clock import Clock
 
-_SESSIONS = 2  # ZooKeeper ends a session later than it should by less than another one
+_SESSIONS = 2  # ZooKeeper ends a session late, but by less than another timeout
 _LOOKS = 4  # in that time
 _YIELD_AFTER = 500  # topics
 
-Parting = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # who stayed, in which start, and who left
+Parting = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # who stayed, with which epochs, and who left
 
 
 class Leavers:
@@ -47,7 +48,7 @@ class Leavers:
         store.on_session(self._on_session)
 
     def _on_session(self, state: SessionState) -> None:
-        self._in_touch_since_s = self._clock.monotonic()  # of any news: nobody was in touch between two of them
+        self._in_touch_since_s = self._clock.monotonic()  # at any session event: the connection was lost in between
 
     async def run(self) -> None:
         self._seen.clear()

@@ -1,13 +1,13 @@
-"""How a cluster begins, and how a broker becomes a member of it.
+"""How a cluster is created, and how a broker registers in it.
 
-Called while a broker starts, before anything asks for metadata, and whenever it has lost its session. A broker's epoch
-is the version of its persistent node `/brokers/epochs/N`, raised in the same multi that creates the ephemeral
-`/brokers/ids/N`: two starts of one broker never share an epoch, and a check of that version proves that the same start
-is still meant.
+Called while a broker starts, before anything reads metadata, and whenever it has lost its session. A broker's epoch is
+the version of its persistent node `/brokers/epochs/N`, raised in the same multi that creates the ephemeral
+`/brokers/ids/N`. So two starts of a broker never share an epoch, and a check of that version proves that the same start
+is meant.
 
-The epoch since which a broker has lost nothing goes on over a start if the broker can show that it still has
-everything it had under its last epoch: it stopped cleanly, or it never stopped. Otherwise it begins anew. So does the
-epoch since which it has had its disk, when it comes with another one.
+`unbroken_since` is the epoch since which a broker has lost nothing. It is kept across a start if the broker can show
+that it still has everything of its last epoch: it stopped cleanly, or it never stopped. Otherwise it is set to the new
+epoch. The same holds for the epoch since which it has had its disk, if it comes back with another disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headrace.world.entropy import Entropy
 
 
 class BrokerIdentity(Struct, frozen=True):
-    """Who a broker is: its id, where it can be reached, its rack, and on which disk it keeps what it has."""
+    """Identifies a broker: its id, its address, its rack, and the disk that holds its data."""
 
     broker_id: int
     host: str
@@ -45,7 +45,7 @@ class BrokerIdentity(Struct, frozen=True):
 
 
 async def found_cluster(store: Store, entropy: Entropy) -> str:
-    """Make what every cluster has, unless it is there already; the cluster's id."""
+    """Create the nodes that every cluster has, unless they exist; returns the cluster's id."""
     await store.sync()
     while await store.exists(znodes.PRODUCER_IDS) is None:
         cluster_id = base64.urlsafe_b64encode(entropy.uuid().bytes).decode().rstrip("=")
@@ -57,8 +57,8 @@ async def found_cluster(store: Store, entropy: Entropy) -> str:
         try:
             await store.multi(operations)
         except (NodeExists, ConnectionLost):
-            await store.sync()  # another broker of the cluster was faster, or it was us: look again
-    while await store.exists(znodes.GROUP_SETTINGS) is None:  # founded when groups had no settings yet
+            await store.sync()  # another broker was faster, or our own write succeeded: read again
+    while await store.exists(znodes.GROUP_SETTINGS) is None:  # a cluster created before groups had settings
         try:
             await store.create(znodes.GROUP_SETTINGS, znodes.encode_group_settings({}))
         except (NodeExists, ConnectionLost):
@@ -69,10 +69,11 @@ async def found_cluster(store: Store, entropy: Entropy) -> str:
 async def register_broker(
     store: Store, identity: BrokerIdentity, clock: Clock, *, kept_epoch: int | None = None, patience_s: float = 0.0
 ) -> int:
-    """Announce this broker for as long as the session lives; its epoch.
+    """Register this broker for as long as the session lives; returns its epoch.
 
-    `kept_epoch` is the last epoch of this broker of which it still has everything, None if it cannot tell. A node of
-    the same id may be what a session left that is not over yet, so it is given `patience_s` to go; Failure if it stays.
+    `kept_epoch` is the last epoch of this broker of which it still has everything, None if unknown. An existing node of
+    the same id may belong to a session that has not ended yet, so it gets `patience_s` to disappear; Failure if it
+    stays.
     """
     deadline_s = clock.monotonic() + patience_s
     reply_lost = False
@@ -93,10 +94,10 @@ async def register_broker(
         except ConnectionLost:
             reply_lost = True
         except BadVersion:
-            continue  # a broker of the same id is starting elsewhere; one of the two will find the other's node
+            continue  # another broker with this id is starting; one of the two will find the other's node
         except NodeExists as error:
             if error.path != create.path:
-                continue  # somebody else made the first epoch of this id
+                continue  # somebody else created the first epoch of this id
             if clock.monotonic() >= deadline_s:
                 raise Failure(
                     f"a broker with id {identity.broker_id} is already running in this cluster; give this one another "
@@ -108,7 +109,7 @@ async def register_broker(
 
 
 async def unregister_broker(store: Store, broker_id: int) -> None:
-    """Say that this broker is leaving, so that others take over while it still can answer for what it has."""
+    """Mark this broker as leaving, so that others take over while it can still serve its replicas."""
     try:
         await store.delete(znodes.broker_path(broker_id))
     except NoNode:
@@ -116,7 +117,7 @@ async def unregister_broker(store: Store, broker_id: int) -> None:
 
 
 async def _own_registration(store: Store, broker_id: int) -> int | None:
-    """The epoch under which this very session is registered, None if it is not."""
+    """The epoch under which this session is registered, None if it is not."""
     try:
         data, stat = await store.get(znodes.broker_path(broker_id))
     except NoNode:
@@ -144,7 +145,7 @@ async def _next_epoch(store: Store, identity: BrokerIdentity, kept_epoch: int | 
 
 
 async def _gone_or_later(store: Store, path: str, clock: Clock, deadline_s: float) -> None:
-    """Returns when the node is gone, or when it is time to say that it stays."""
+    """Returns when the node is gone, or after the time allowed."""
     gone = asyncio.Event()
     if await store.exists(path, lambda _: gone.set()) is None:
         return

@@ -1,8 +1,8 @@
-"""The office of controller: how it is taken, how it is waited for, and what whoever takes it cleans up.
+"""The controller role: how a broker becomes controller, how it waits for the role, and what it cleans up then.
 
-The office is the ephemeral node `/controller`; what makes it safe is `/controller_epoch`: whoever takes office raises
-it in the same multi, and every write of a controller checks the version it left there. So one that was replaced
-without noticing can change nothing. Called by cluster.controller only.
+The role is the ephemeral node `/controller`. What makes it safe is `/controller_epoch`: a broker that becomes
+controller raises it in the same multi, and every write of a controller checks that version. So a controller that was
+replaced without noticing can change nothing. Called by cluster.controller only.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from headrace.cluster.store import Check, Create, Delete, Operation, Set, Store
 
 
 async def claim(store: Store, broker_id: int) -> int:
-    """Take office; the epoch of it. NodeExists or BadVersion if another one has it.
+    """Become controller; returns the controller epoch. NodeExists or BadVersion if another broker is controller.
 
-    A node of this very session may be there already, when the answer to an earlier claim was lost: then the office is
-    ours, and a higher epoch fences what we may still have under way. One of an earlier session of ours is another's.
+    The node may already exist with this session, if the response to an earlier attempt was lost. Then this broker is
+    the controller, and a higher epoch fences its own pending writes. A node of an earlier session counts as another
+    broker's.
     """
     await store.sync()
     _, epoch = await store.get(znodes.CONTROLLER_EPOCH)
@@ -31,7 +32,7 @@ async def claim(store: Store, broker_id: int) -> int:
 
 
 async def vacancy(store: Store) -> None:
-    """Returns when nobody else is in office, or somebody else than before may be."""
+    """Returns when there is no other controller, or when the controller may have changed."""
     changed = asyncio.Event()
     holder = await store.exists(znodes.CONTROLLER, lambda _: changed.set())
     if holder is not None and holder.ephemeral_owner != store.session_id:
@@ -39,10 +40,10 @@ async def vacancy(store: Store) -> None:
 
 
 async def rubbish(store: Store) -> list[Operation]:
-    """What removes partition states that no topic names: left by a crash between two steps, or by a large topic.
+    """Operations that remove partition states without a topic, left by a crash between two steps, or by a large topic.
 
-    Only for one in office, and between two of its changes: what counts is which topics are stored, not which are known
-    here, and nobody else can make one meanwhile.
+    Only for the active controller, and only between two of its changes: it reads the stored topics, not the view, and
+    nobody else can create a topic in the meantime.
     """
     await store.sync()
     names = await store.children(znodes.TOPICS)

@@ -1,6 +1,6 @@
-"""What clients may ask of single partitions: elections and moves; whether it may be, and the change it makes. Pure.
+"""Client requests for single partitions, elections and moves: checks them and plans the change. Pure.
 
-Refusals are KafkaErrors with Kafka's codes. The controller is the only caller.
+Rejections are KafkaErrors with Kafka's codes. The controller is the only caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def known_partition(image: ClusterImage, topic: str, index: int) -> PartitionIma
 
 
 def preferred_election(image: ClusterImage, topic: str, index: int, controller_epoch: int) -> Change[PartitionImage]:
-    """The first replica of the plan leads again."""
+    """The preferred (first) replica becomes leader again."""
     partition = known_partition(image, topic, index)
     here = f"{topic}-{index}"
     if partition.leader == partition.replicas[0] and not election.needs_leader(partition, image.brokers):
@@ -44,7 +44,7 @@ def move(
     *,
     factor_may_change: bool,
 ) -> Change[PartitionImage]:
-    """The partition is to stand on `target`; None: a move that is under way is called off."""
+    """Move the partition to `target`; None cancels a move in progress."""
     partition = known_partition(image, topic, index)
     if target is None:
         moved = reassignment.cancelled(partition)

@@ -1,10 +1,10 @@
-"""Where the replicas of new partitions go. Pure.
+"""Where the replicas of new partitions are placed. Pure.
 
-Within a topic, brokers lead equally many partitions and hold equally many replicas, give or take one; who gets the one
-more is decided by what the brokers lead and hold already, so that many small topics do not pile up. Replicas of a
-partition stand on different racks while there are any, which comes before equal numbers of replicas.
+Within a topic, the numbers of leaders and of replicas per broker differ by at most one. Which brokers get the extra one
+depends on what they already lead and hold, so that many small topics do not pile up on the same brokers. Replicas of a
+partition are placed on different racks if there are enough; this takes precedence over equal numbers of replicas.
 
-First every broker gets a quota; then the partitions are dealt out, each to the brokers with most of their quota left.
+First every broker gets a quota. Then the partitions are assigned, each to the brokers with the largest remaining quota.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from msgspec import Struct, field
 from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 
-Racks = Mapping[int, str | None]  # live broker -> its rack; a broker without one stands alone
+Racks = Mapping[int, str | None]  # live broker -> its rack; a broker without a rack counts as its own rack
 Plan = list[tuple[int, ...]]  # per partition, its replicas; the first is the preferred leader
 
 
 class Load(Struct, frozen=True):
-    """What brokers have already: partitions that they lead if all is as planned, and replicas."""
+    """What brokers already have: partitions of which they are the preferred leader, and replicas."""
 
     leads: Mapping[int, int] = field(default_factory=dict)
     holds: Mapping[int, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def place(partitions: int, replication_factor: int, racks: Racks, load: Load | N
 
 
 def grown(replicas: Sequence[int], replication_factor: int, racks: Racks, load: Load) -> tuple[int, ...]:
-    """These replicas and as many more as are asked for, where the fewest are."""
+    """These replicas plus the requested number of others, on the brokers with the fewest."""
     more = list(replicas)
     while len(more) < min(replication_factor, len(racks.keys() | set(replicas))):
         more.append(_next_replica(more, racks, lambda broker: (load.holds.get(broker, 0), 0)))
@@ -76,7 +76,7 @@ def grown(replicas: Sequence[int], replication_factor: int, racks: Racks, load: 
 def _quotas(
     partitions: int, replication_factor: int, racks: Racks, load: Load
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """How many partitions each broker is to lead, and how many to hold."""
+    """How many partitions each broker should lead, and how many it should hold."""
     brokers = sorted(racks)
 
     def dealt(total: int, order: Callable[[int], tuple[int, ...]]) -> dict[int, int]:
@@ -86,7 +86,7 @@ def _quotas(
 
     leads = dealt(partitions, lambda broker: (load.leads.get(broker, 0), load.holds.get(broker, 0)))
     each = partitions * replication_factor // len(brokers)
-    holds = dealt(  # whoever leads must also hold
+    holds = dealt(  # a leader also holds a replica
         partitions * replication_factor,
         lambda broker: (leads[broker] <= each, load.holds.get(broker, 0), -leads[broker]),
     )
@@ -94,7 +94,7 @@ def _quotas(
 
 
 def _next_replica(replicas: Sequence[int], racks: Racks, order: Callable[[int], tuple[int, int]]) -> int:
-    """The first broker of this order that stands on a rack of its own, if there is one."""
+    """The first broker in this order on a rack that is not used yet, if there is one."""
     used = {_rack_of(broker, racks) for broker in replicas}
     free = [broker for broker in sorted(racks) if broker not in replicas]
     return min(free, key=lambda broker: (_rack_of(broker, racks) in used, *order(broker)))
@@ -108,7 +108,7 @@ def _rack_of(broker: int, racks: Racks) -> str | int:
 def check_manual(
     assignments: Mapping[int, Sequence[int]], racks: Racks, first: int = 0, factor: int | None = None
 ) -> Plan:
-    """A plan that a client made, for partitions from `first` on, with as many replicas as those before have.
+    """A client's own assignment, for partitions from `first` on, with as many replicas as the existing ones have.
 
     KafkaError(INVALID_REPLICA_ASSIGNMENT) if it is unusable.
     """

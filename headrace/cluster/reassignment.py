@@ -1,9 +1,9 @@
-"""Partitions move to other brokers (KIP-455): what may be asked for, and the steps from one set of replicas to another.
+"""Reassignment of partitions to other brokers (KIP-455): which requests are allowed, and the steps of a move.
 
-While a partition moves, its replicas are the new ones followed by the old ones that will go; `adding` and `removing`
-say which is which. New replicas follow the leader like any other, and join the ISR when they have caught up. When
-every replica that is to stay is in it, one write takes the old ones out: before that write the old set has everything,
-after it the new one has. Pure; the controller asks, tending takes the last step.
+While a partition moves, its replica list is the new replicas followed by the old ones that will be removed; `adding`
+and `removing` say which is which. New replicas follow the leader like any other, and join the ISR when they have caught
+up. When all target replicas are in the ISR, one write removes the old ones: before that write the old set has
+everything, after it the new set has. Pure; the controller starts a move, tending takes the last step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 
 def begun(partition: PartitionImage, target: Sequence[int], alive: Alive, *, factor_may_change: bool) -> PartitionImage:
-    """On its way to `target`; a partition that is moving already is turned round to the new one."""
+    """The partition with a move to `target` started; the new target replaces that of a move in progress."""
     if not target:
         raise unusable("a partition needs at least one replica")
     if len(set(target)) != len(target):
@@ -40,14 +40,14 @@ def begun(partition: PartitionImage, target: Sequence[int], alive: Alive, *, fac
 
 
 def cancelled(partition: PartitionImage) -> PartitionImage:
-    """Back to the replicas it had, those first that the move would have kept; KafkaError if it does not move."""
+    """Back to the original replicas, first those that the move would have kept; KafkaError if it is not moving."""
     if not moves(partition):
         raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition is not being moved")
     return _narrowed(replace(partition, replicas=original(partition), adding=(), removing=()))
 
 
 def advanced(partition: PartitionImage) -> PartitionImage:
-    """Arrived, if everybody who is to stay is in sync; the very same otherwise."""
+    """The completed move, if all target replicas are in sync; otherwise the same object."""
     target = tuple(broker for broker in partition.replicas if broker not in partition.removing)
     if not moves(partition) or not set(target) <= set(partition.isr):
         return partition
@@ -59,14 +59,14 @@ def moves(partition: PartitionImage) -> bool:
 
 
 def original(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas before the move, or those there are."""
+    """The replicas before the move, or the current ones if there is no move."""
     return tuple(broker for broker in partition.replicas if broker not in partition.adding)
 
 
 def _narrowed(partition: PartitionImage) -> PartitionImage:
-    """Without anybody who is no replica any more; if that was the leader, another one of the ISR leads.
+    """Without brokers that are no longer replicas; if the leader is one of them, another ISR member becomes leader.
 
-    KafkaError if nobody would be left who is known to have everything that was committed.
+    KafkaError if no replica would be left that is known to have all committed records.
     """
     kept = [entry for entry in election.entries(partition) if entry[0] in partition.replicas]
     narrow = replace(

@@ -1,8 +1,8 @@
-"""Partitions that nobody may lead: the live replicas are asked how long their logs are, and the longest leads.
+"""Partitions that no replica may lead: asks the live replicas for the ends of their logs, and elects the longest log.
 
-That happens when all who were in sync last are back but none of them can be trusted, and where unclean elections are
-allowed or asked for. Called by cluster.tending and cluster.controller. What holds: the answer is only used on the very
-state of the partition that it was asked for; if that changed meanwhile, the store refuses the write.
+This happens when all last members of the ISR are back but none can be trusted, and where unclean elections are allowed
+or requested. Called by cluster.tending and cluster.controller. Invariant: the answers are used only for the state of
+the partition for which they were requested; if it changed in the meantime, the store rejects the write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 class LogEnds(Protocol):
     async def ask(self, broker: BrokerImage, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogEnd]:
-        """What that broker's own logs end with. Partitions it does not answer for, in time, are left out."""
+        """The log ends on that broker. Partitions without an answer in time are left out."""
         ...
 
 
@@ -37,7 +37,7 @@ class Recovery:
     async def ends(
         self, image: ClusterImage, places: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Mapping[int, LogEnd]]:
-        """By partition and broker, from all live replicas at once."""
+        """The log ends by partition and broker; all live replicas are asked in parallel."""
         found: dict[TopicPartition, dict[int, LogEnd]] = {place: {} for place in places}
         if self._log_ends is None:
             return found
@@ -56,7 +56,7 @@ class Recovery:
         return found
 
     def check(self, image: ClusterImage, place: TopicPartition, *, unclean: bool) -> PartitionImage:
-        """The partition, if it is worth asking for it; KafkaError if it is not there, or needs no such election."""
+        """The partition, if such an election is possible; KafkaError if it does not exist or needs no election."""
         partition = known_partition(image, *place)
         if partition.leader != NO_LEADER:
             raise KafkaError(ErrorCode.election_not_needed, f"{place} is led by broker {partition.leader}")
@@ -73,7 +73,7 @@ class Recovery:
         *,
         unclean: bool,
     ) -> Change[PartitionImage]:
-        """KafkaError if it cannot lead, or need not."""
+        """KafkaError if there is no leader to elect, or no need to."""
         partition = self.check(image, place, unclean=unclean)
         elected = election.recover(partition, ends, image.brokers, unclean=unclean)
         if elected is None:

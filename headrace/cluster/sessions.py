@@ -1,10 +1,10 @@
-"""The sessions of one broker, one after the other, behind one Store.
+"""The successive sessions of one broker, behind one Store.
 
-A store is one session and ends with it (`cluster/store.py`). A broker outlives its sessions: when one is lost it opens
-the next, registers again and goes on. So that nobody must be told which one is current, the rooms of a cluster share
-this object. Between two sessions everything fails with SessionLost, as it does in a store that has ended.
+A store is one session and ends with it (`cluster/store.py`). A broker outlives its sessions: when it loses one, it
+opens the next, registers again and continues. The rooms of a cluster share this object, so they need not be told which
+session is current. Between two sessions every call fails with SessionLost, as it does in a store that has ended.
 
-`server/standing.py` decides when to begin anew.
+`server/standing.py` decides when to open the next session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sessions:
         self._listeners: list[Callable[[SessionState], None]] = []
 
     async def begin(self) -> None:
-        """End what is left of the last session and open the next, however long that takes."""
+        """Close the last session and open the next one; waits without a time limit."""
         await self.close()
         store = await self._open_store()
         self._store = store
@@ -54,7 +54,7 @@ class Sessions:
         return self.current.session_id
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        """`listener` hears of every session, this one and all that follow."""
+        """`listener` is called for this session and all later ones."""
         self._listeners.append(listener)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:

@@ -1,6 +1,6 @@
-"""Settings of topics, brokers and groups change: what is asked for, whether it may be, and the change it makes. Pure.
+"""Changes of settings of topics, brokers and groups: checks the request and plans the change. Pure.
 
-Refusals are KafkaErrors with Kafka's codes. The controller is the only caller.
+Rejections are KafkaErrors with Kafka's codes. The controller is the only caller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def alter_settings(
     *,
     replace_all: bool,
 ) -> Change[Mapping[str, str]]:
-    """With `replace_all`, what is not among the changes goes back to its default.
+    """With `replace_all`, settings that are not among the changes are reset to their defaults.
 
     `file` is that of the controller.
     """
@@ -81,7 +81,7 @@ def _alter_topic(
     def delta(image: ClusterImage) -> ClusterImage:
         now = image.topics_by_id.get(topic.id)
         if now is None or now.version >= altered.version:
-            return image  # somebody read what is stored before we could tell
+            return image  # the stored change has already been read
         return image.with_topics([replace(now, settings=settings, version=altered.version)])
 
     return Change([[write_topic(altered)]], delta, settings)
@@ -150,7 +150,7 @@ def _altered(
 ) -> dict[str, str]:
     after = dict(before)
     for change in changes:
-        if change.operation is SettingOperation.DELETE:  # also of a name that nobody knows: it is not set, as was asked
+        if change.operation is SettingOperation.DELETE:  # unknown names too
             after.pop(change.name, None)
             continue
         setting = table.get(change.name)

@@ -1,17 +1,17 @@
-"""Where metadata lives: a small versioned tree, as ZooKeeper has it, behind one interface.
+"""The metadata store: a small versioned tree like ZooKeeper's, behind one interface.
 
-Everything that a cluster must agree on is a node here: who is alive, who is the controller, which topics there are and
-who leads their partitions. The cluster room is the only caller. There may be several homes for the tree
-(`cluster/embedded.py` is one); all of them pass the same contract suite, and the controller cannot tell them apart.
+Everything that a cluster must agree on is a node here: the live brokers, the controller, the topics and the leaders of
+their partitions. The cluster room is the only caller. There are several implementations (`cluster/embedded.py`,
+`cluster/zookeeper.py`, the simulator's); all of them pass the same contract suite and are interchangeable.
 
-What holds in every home:
+Guarantees of every implementation:
 
 - A node has data and a version that starts at 0 and rises by one with every `set`. Writes name the version they
-  expect (`ANY_VERSION` for "whatever it is"), so two writers never overwrite each other unseen.
+  expect (`ANY_VERSION` to accept any), so two writers never overwrite each other unnoticed.
 - `multi` does all of its operations or none. Operations of one session take effect in the order in which they were
-  called, also when the caller does not wait in between; reads see only what is durable.
-- An ephemeral node goes when the session that created it ends.
-- A watch is one-shot and carries no data: it says "look again". `get` and `exists` watch a node's data and existence,
+  called, even if the caller does not wait in between; reads see only durable writes.
+- An ephemeral node is deleted when the session that created it ends.
+- A watch is one-shot and carries no data: it means "read again". `get` and `exists` watch a node's data and existence,
   `children` the set of its children. It is called on the event loop after the change can be read.
 - No node and no multi is larger than MAX_BYTES.
 """
@@ -27,13 +27,13 @@ from msgspec import Struct
 
 ANY_VERSION = -1
 MAX_BYTES = 512 * 1024
-_OPERATION_BYTES = 64  # what an operation takes beside its path and data, generously
+_OPERATION_BYTES = 64  # upper bound for what an operation takes besides its path and data
 
 Watch = Callable[[str], None]
 
 
 class StoreError(Exception):
-    """An operation had no effect (SessionLost: none that is known of)."""
+    """An operation had no effect (with SessionLost and ConnectionLost this is unknown)."""
 
     def __init__(self, path: str, message: str = "") -> None:
         super().__init__(message or f"{type(self).__name__}: {path}")
@@ -41,11 +41,11 @@ class StoreError(Exception):
 
 
 class NoNode(StoreError):
-    """The node, or the parent of a node to be created, is not there."""
+    """The node, or the parent of a node to be created, does not exist."""
 
 
 class NodeExists(StoreError):
-    """The node to be created is already there."""
+    """The node to be created already exists."""
 
 
 class BadVersion(StoreError):
@@ -61,24 +61,24 @@ class TooLarge(StoreError):
 
 
 class StoreFull(StoreError):
-    """The home has no room for the write; nothing changed, and it may work later."""
+    """The store has no space for the write; nothing changed, and a later attempt may succeed."""
 
 
 class ConnectionLost(StoreError):
-    """The home could not be reached while this was asked: it may have taken effect or not, the session may go on.
+    """The store became unreachable during this operation: it may have taken effect or not, the session may continue.
 
-    Whoever wrote reads again and compares before it writes again. Reads are repeated by the home itself."""
+    A writer reads again and compares before it retries. Reads are retried by the store itself."""
 
 
 class SessionLost(StoreError):
-    """The session is over: its ephemeral nodes are gone, and whether the last write took effect is not known."""
+    """The session has ended: its ephemeral nodes are gone, and it is unknown whether the last write took effect."""
 
 
 class SessionState(enum.Enum):
-    """What is known of this session. After LOST the store is of no more use: a new one is opened."""
+    """The state of this session. After LOST the store cannot be used any more: a new one is opened."""
 
     CONNECTED = "connected"
-    SUSPENDED = "suspended"  # the home cannot be reached; it may have ended the session already, we cannot know
+    SUSPENDED = "suspended"  # the store is unreachable; the session may already have ended
     LOST = "lost"
 
 
@@ -86,7 +86,7 @@ class Stat(Struct, frozen=True):
     version: int
     czxid: int  # the transaction that created the node
     mzxid: int  # the transaction that wrote it last
-    ephemeral_owner: int  # the session it lives as long as; 0: persistent
+    ephemeral_owner: int  # the session that owns it; 0: persistent
 
 
 class Create(Struct, frozen=True):
@@ -141,7 +141,7 @@ class Store(Protocol):
         ...
 
     async def sync(self) -> None:
-        """After this, reads see every write that was finished anywhere before it was called."""
+        """After this, reads see every write that was completed by anybody before the call."""
         ...
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ class Store(Protocol):
 
 
 class SingleWrites(ABC):
-    """For homes in which a write of one node is a multi of one."""
+    """For stores in which a write of one node is a multi of one."""
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]: ...

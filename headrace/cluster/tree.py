@@ -1,8 +1,7 @@
-"""The versioned tree in memory: nodes, children, and the watches on them. No IO.
+"""The versioned tree in memory: nodes, children, and the watches on them. No I/O.
 
-`embedded.py` keeps two of these: what is durable (for readers) and what will be once the commit in progress is done
-(for the checks of the next write); the simulated ZooKeeper keeps one per session. Invariant: the parent of every node
-is there.
+`embedded.py` keeps two of these: the durable one (for readers), and the one after the commit in progress (for checking
+the next write). The simulated ZooKeeper keeps one per session. Invariant: the parent of every node exists.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Node(Struct, frozen=True):
 
 
 class Edit(Struct, frozen=True):
-    """One node's change; None stands for "not there"."""
+    """One node's change; None means that the node does not exist."""
 
     path: str
     before: Node | None
@@ -63,7 +62,7 @@ class Tree:
         return sorted(self._children.get(path, ()))
 
     def put(self, path: str, node: Node | None) -> None:
-        """Make it so, without any check; used to load the tree and to repeat edits."""
+        """Apply without any check; used to load the tree and to repeat edits."""
         parent, _, name = path.rpartition("/")
         siblings = self._children.setdefault(parent or "/", set())
         if node is None:
@@ -75,7 +74,7 @@ class Tree:
             siblings.add(name)
 
     def copy(self) -> Tree:
-        """The same nodes, from now on with a life of their own."""
+        """An independent copy with the same nodes."""
         twin = Tree()
         twin._nodes = dict(self._nodes)
         twin._children = {path: set(names) for path, names in self._children.items()}
@@ -88,7 +87,7 @@ class Tree:
     def apply(
         self, operations: Sequence[Operation], zxid: int, session_id: int
     ) -> tuple[list[Edit], list[Stat | None]]:
-        """All operations or, with the error of the first that cannot be done, none."""
+        """Applies all operations; or none, and raises the error of the first that fails."""
         edits: list[Edit] = []
         results: list[Stat | None] = []
         try:
@@ -126,7 +125,7 @@ class Tree:
 
 
 class Watches:
-    """Who wants to know about which path, once."""
+    """The one-shot watches, by path."""
 
     def __init__(self) -> None:
         self._data: dict[str, list[Watch]] = {}
@@ -141,7 +140,7 @@ class Watches:
             self._children.setdefault(path, []).append(watch)
 
     def fired_by(self, edits: Iterable[Edit]) -> list[tuple[Watch, str]]:
-        """Takes out the watches that these edits concern, with the path each is to be told."""
+        """Removes and returns the watches that these edits fire, each with its path."""
         fired: list[tuple[Watch, str]] = []
         for edit in edits:
             fired += [(watch, edit.path) for watch in self._data.pop(edit.path, ())]

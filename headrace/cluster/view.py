@@ -1,12 +1,13 @@
-"""What this broker knows of its cluster: the current image, and who is told when it changes.
+"""A broker's view of its cluster: the current image, and the subscribers that are called when it changes.
 
-Several tell it what is stored: the controller and the leaders what they have just written, `cluster/following.py` what
-it read. They overtake each other, so each makes its image of the current one, in one go, and hands it to `merge`: of
-everything that has a version the newer one stays, whoever brought it. Nothing here ever goes back.
+There are several sources of new states: the controller and the leaders publish their own writes, and
+`cluster/following.py` publishes what it read. These may arrive in any order. So each source derives its image from the
+current one, without awaiting in between, and passes it to `merge`, which keeps the newer version of everything that has
+a version. The view never goes back to an older state.
 
-Subscribers are called in the order in which they came, synchronously, once per change and in the order of changes; when
-`publish` or `merge` returns, everybody has seen the new image. What did not change is the same object in both, so that
-they find what did at a glance.
+Subscribers are called synchronously, in the order in which they subscribed, once per change and in the order of the
+changes. When `publish` or `merge` returns, all of them have seen the new image. Unchanged parts are the same object in
+both images, so that subscribers find changes quickly.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ class ClusterView:
         self._subscribers.append(subscriber)
 
     def merge(self, image: ClusterImage) -> None:
-        """Publish an image that was made of the current one; what the current one knows better stays."""
+        """Publish an image derived from the current one; newer states of the current one stay."""
         self.publish(with_newer(self._image, image))
 
     def merge_soon(self, topic_id: uuid.UUID, partition: PartitionImage) -> None:
-        """Merge a partition's new state, together with all others of this moment: a leader of thousands of partitions
-        tells of each, and every image costs everybody a look at its topic."""
+        """Merge a partition's new state together with all others of this loop iteration: a leader of thousands of
+        partitions calls this for each, and every new image makes every subscriber check its topic."""
         if not self._told:
             asyncio.get_running_loop().call_soon(self._merge_told)
         self._told.setdefault(topic_id, []).append(partition)
@@ -62,12 +63,12 @@ class ClusterView:
         for subscriber in self._subscribers:
             try:
                 subscriber(old, image)
-            except Exception:  # one listener's fault must neither hide the change from others nor undo it
+            except Exception:  # an error of one subscriber must neither hide the change from others nor undo it
                 logger.exception("a listener failed on a change of the cluster's metadata")
 
 
 def with_newer(current: ClusterImage, image: ClusterImage) -> ClusterImage:
-    """`image`, but newer where `current` is. What `image` does not have is gone."""
+    """`image`, with the states that are newer in `current`. What `image` does not contain is deleted."""
     topics = [
         _newer_topic(known, topic)
         for name, topic in image.topics.items()
@@ -87,7 +88,7 @@ def with_newer(current: ClusterImage, image: ClusterImage) -> ClusterImage:
 
 
 def _newer_topic(known: TopicImage, topic: TopicImage) -> TopicImage:
-    """The very same as `known` if nothing in `topic` is newer, so that nobody looks for what has changed."""
+    """The same object as `known` if nothing in `topic` is newer, so that subscribers can skip it."""
     newer = topic if topic.version > known.version else known
     both = zip(known.partitions, topic.partitions, strict=False)
     partitions = tuple(ours if ours is theirs or _age(ours) >= _age(theirs) else theirs for ours, theirs in both)

@@ -1,12 +1,12 @@
-"""Every node of the metadata tree: its path, what is in it, and how that is written. Nothing else knows a path.
+"""Every node of the metadata tree: its path, its content, and its encoding. No other module contains a path.
 
-    /cluster/id                 the cluster's id, made once
+    /cluster/id                 the cluster's id, created once
     /controller                 ephemeral: which broker is the controller
-    /controller_epoch           who was elected last; its version fences every write of a controller
+    /controller_epoch           the last elected controller; its version fences every write of a controller
     /brokers/ids/N              ephemeral: broker N is alive, at this address
     /brokers/epochs/N           its version is the broker's epoch: it rises with every start of broker N
-                                inside: the epoch since which all its stops were clean, its disk and since when it
-                                has that
+                                content: the epoch since which all its stops were clean, its disk, and the epoch
+                                since which it has that disk
     /topics/NAME                a topic: id, settings, partition count
     /partitions/ID              the folder of one topic's partition states, by topic id
     /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas, who else may lead
@@ -14,13 +14,14 @@
     /config/groups              settings of single groups; few have any, so one node has all of them
     /producer_ids               the first producer id that was not handed out
 
-Data is JSON with a "version" field of its own, so that a later headrace can tell what it reads.
+Data is JSON with a "version" field, so that a later headrace can recognize the format.
 
-Partition states stand beside the topic rather than below it because a topic may have more of them than one write can
-carry (10,000 are about 1 MB, a write is at most 512 KiB). They are made first, in several writes, and the topic's node
-last: it is the one moment at which the topic exists. It goes first when a topic is deleted. What a crash leaves behind
-is a folder that no topic names, which the next controller sweeps; since it is found by topic id, a topic made again
-under the same name never meets it. One node per partition lets a leader change its ISR alone, with one version check.
+Partition states are stored beside the topic rather than below it, because a topic may have more of them than fit into
+one write (10,000 are about 1 MB, a write is at most 512 KiB). They are created first, in several writes, and the
+topic's node last: the topic exists from that moment on. When a topic is deleted, its node is deleted first. A crash may
+leave a folder without a topic, which the next controller removes. Folders are named by topic id, so a topic that is
+created again under the same name never reuses one. With one node per partition, a leader can change its ISR on its own,
+with one version check.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ALL_BROKERS = "default"
 
 
 class UnreadableNode(Failure):
-    """A node that a later version wrote, or nobody did."""
+    """A node in an unknown format: written by a later version, or not by headrace."""
 
 
 def _encode(fields: dict[str, Any]) -> bytes:
@@ -92,7 +93,7 @@ def decode_controller(data: bytes) -> int:
 
 
 class Registration(Struct, frozen=True):
-    """How a live broker can be reached, and which of its starts this is."""
+    """The address of a live broker, and the epoch of its start."""
 
     host: str
     port: int
@@ -103,7 +104,7 @@ class Registration(Struct, frozen=True):
 
 
 class Past(Struct, frozen=True):
-    """What is known of a broker's earlier starts."""
+    """What is stored about a broker's earlier starts."""
 
     unbroken_since: int
     disk_id: str = ""
@@ -143,7 +144,7 @@ def encode_broker_epoch(past: Past) -> bytes:
 
 
 def decode_broker_epoch(broker_id: int, data: bytes) -> Past | None:
-    """None if the node is from a time when nothing was told."""
+    """None if the node was written before this was stored."""
     if not data:
         return None
     fields = _decode(broker_epoch_path(broker_id), data)
@@ -197,7 +198,7 @@ def partition_path(topic_id: uuid.UUID, index: int) -> str:
 
 
 def place_of(path: str) -> tuple[uuid.UUID, int]:
-    """The other way: from a partition's path to its topic's id and its number."""
+    """The inverse: from a partition's path to its topic's id and its number."""
     topic_id, _, index = path.removeprefix(f"{PARTITIONS}/").partition("/")
     return uuid.UUID(topic_id), int(index)
 
@@ -236,7 +237,7 @@ def decode_partition(path: str, data: bytes) -> PartitionState:
 
 
 def state_of(partition: PartitionImage, controller_epoch: int) -> PartitionState:
-    """What is stored of a partition."""
+    """The stored state of a partition."""
     return PartitionState(
         partition.replicas,
         partition.leader,
@@ -252,7 +253,7 @@ def state_of(partition: PartitionImage, controller_epoch: int) -> PartitionState
 
 
 def image_of(index: int, state: PartitionState, version: int) -> PartitionImage:
-    """The other way; `version` is that of the node."""
+    """The inverse; `version` is that of the node."""
     return PartitionImage(
         index,
         state.replicas,
@@ -278,7 +279,7 @@ def broker_settings_path(broker: str) -> str:
 
 
 def broker_of_settings(name: str) -> str:
-    """The other way: from the last part of the path."""
+    """The inverse: from the last part of the path."""
     return "" if name == _ALL_BROKERS else name
 
 

@@ -1,21 +1,21 @@
-"""The store of a cluster: the tree in a real ZooKeeper. Only this file and `kazoo_thread.py` know kazoo.
+"""The metadata store of a cluster: the tree in a real ZooKeeper. Only this file and `kazoo_thread.py` use kazoo.
 
-kazoo talks to the server on a thread of its own. Nothing of headrace runs there. Whatever comes is handed to the event
-loop, in the order in which it came (`kazoo_thread.Mail`); requests go out in the order of the calls, many at a time,
-without waiting for each other.
+kazoo talks to the server on its own thread. No code of headrace runs there. Everything that arrives is handed to the
+event loop in order (`kazoo_thread.Mail`). Requests are sent in the order of the calls, many at a time, without waiting
+for each other.
 
-What ZooKeeper and kazoo leave to us:
+What this module adds to ZooKeeper and kazoo:
 
-- A request that was under way when the connection broke may have been done or not. A read is asked again as soon as
-  the connection is back; a write is answered with ConnectionLost, and its caller looks before it writes again.
-- When a session ends, kazoo would quietly begin another one and send there what belonged to the first. Here a store is
-  one session: the first word of its end makes everything that waits, or comes later, fail with SessionLost. Whoever
-  hears of the end closes the store, and with it goes what kazoo may have begun.
-- kazoo calls every watch when the connection breaks. That is within the contract ("look again"), so it is passed on.
-- A multi's answer does not tell the transaction number of what it created. All of a multi has the same number, so one
-  read of one created node, sent right behind the multi, tells it.
+- A request that was in flight when the connection broke may or may not have taken effect. A read is repeated as soon as
+  the connection is back. A write fails with ConnectionLost, and its caller reads before it writes again.
+- When a session ends, kazoo silently opens another one and sends requests there that belonged to the first. Here a
+  store is exactly one session: at the first sign of its end, all pending and later calls fail with SessionLost. The
+  owner then closes the store, and with it any session that kazoo may have opened.
+- kazoo calls every watch when the connection breaks. The contract allows this ("read again"), so it is passed on.
+- The response to a multi does not contain the transaction number of the created nodes. All nodes of a multi have the
+  same number, so one read of a created node, sent directly after the multi, returns it.
 
-A session opens as soon as any server can be reached, however long that takes; the log says so while it waits.
+Opening a session waits without a time limit until a server can be reached; meanwhile this is logged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from headrace.world.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-_SAY_EVERY_S = 5.0  # how often the log says that ZooKeeper cannot be reached
+_SAY_EVERY_S = 5.0  # how often it is logged that ZooKeeper cannot be reached
 _ERRORS: dict[type[Exception], type[StoreError]] = {
     kazoo_errors.NoNodeError: NoNode,
     kazoo_errors.NodeExistsError: NodeExists,
@@ -86,7 +86,7 @@ class ZooKeeperStore:
     """`open` first, `close` last; see `cluster/store.py` for everything between."""
 
     def __init__(self, hosts: str, session_timeout_s: float, clock: Clock) -> None:
-        """`hosts` as ZooKeeper's own tools take it: host:port,host:port/folder."""
+        """`hosts` in the format of ZooKeeper's own tools: host:port,host:port/folder."""
         self._hosts = hosts
         self._clock = clock
         self._session_timeout_s = session_timeout_s
@@ -105,10 +105,10 @@ class ZooKeeperStore:
         self._listeners.append(listener)
 
     async def open(self) -> None:
-        """Returns when the session is there. Failure when `hosts` cannot be understood."""
+        """Returns when the session is open. Failure if `hosts` cannot be parsed."""
         self._mail = mail = Mail(asyncio.get_running_loop())
         quiet = logging.getLogger("kazoo")
-        quiet.setLevel(logging.CRITICAL)  # it reports each attempt to connect; we say so in one line now and then
+        quiet.setLevel(logging.CRITICAL)  # it logs each attempt to connect; we log one line now and then
         forever = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
         servers, _, folder = self._hosts.partition("/")
         try:
@@ -131,7 +131,7 @@ class ZooKeeperStore:
             saying.cancel()
 
     async def close(self) -> None:
-        """End the session. If no server can be reached, it ends there when its time is up."""
+        """End the session. If no server can be reached, it ends there by its timeout."""
         self._end()
         client, self._client = self._client, None
         if client is not None:
@@ -143,7 +143,7 @@ class ZooKeeperStore:
             logger.warning("ZooKeeper at %s cannot be reached; waiting for it", self._hosts)
 
     async def _enter(self, folder: str) -> None:
-        """Make the folder that `hosts` may name, and work in it from now on."""
+        """Create the folder that `hosts` may name, and use it as the root from now on."""
         while folder:
             try:
                 await self._ask(folder, lambda client: client.ensure_path_async(folder))
@@ -170,7 +170,7 @@ class ZooKeeperStore:
 
     def _end(self) -> None:
         self._over = True
-        self._connected.set()  # who waits for the connection finds the session gone
+        self._connected.set()  # calls that wait for the connection then see that the session is gone
         for asked in list(self._asked):
             if not asked.done():
                 asked.set_exception(self._gone("/"))
@@ -181,7 +181,7 @@ class ZooKeeperStore:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def _ask(self, path: str, call: Callable[[Any], Any]) -> asyncio.Future[Any]:
-        """The request leaves at once; kazoo's result, or a StoreError."""
+        """Sends the request immediately; returns kazoo's result, or raises StoreError."""
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._over:
             asked.set_exception(self._gone(path))
@@ -289,7 +289,7 @@ def _transaction(client: Any, operations: Sequence[Operation]) -> Any:
 
 
 def _raise_first_error(operations: Sequence[Operation], results: Sequence[Any]) -> None:
-    """ZooKeeper marks those before the one that failed as rolled back and those behind it as not tried."""
+    """ZooKeeper marks operations before the failed one as rolled back, and those after it as not tried."""
     for operation, result in zip(operations, results, strict=True):
         if isinstance(result, Exception) and not isinstance(
             result, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency
@@ -298,7 +298,7 @@ def _raise_first_error(operations: Sequence[Operation], results: Sequence[Any]) 
 
 
 async def _transaction_number(looked: asyncio.Future[Any]) -> int:
-    """0 if nobody can tell: the node was deleted, or the connection broke, right after it was made."""
+    """0 if unknown: the node was deleted, or the connection broke, right after it was created."""
     try:
         stat = await looked
     except StoreError:

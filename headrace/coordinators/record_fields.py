@@ -1,8 +1,8 @@
-"""The fields of coordinator records as bytes: the few kinds that Kafka's internal topics are made of.
+"""The field types of the records in Kafka's internal topics, as bytes.
 
-Two encodings occur. In the older one a string has an int16 length and -1 for null, bytes an int32 length. In the
-flexible one a length is a varint, one more than the size so that 0 is null, and tagged fields stand at the end. Pure
-functions, called by the files that know whole records. Bad bytes raise Malformed and nothing else.
+There are two encodings. In the older one a string has an int16 length, with -1 for null, and bytes have an int32
+length. In the flexible one a length is a varint, one more than the size so that 0 is null, and tagged fields are at the
+end. Pure functions, called by the modules that encode whole records. Invalid bytes raise Malformed and nothing else.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Cursor:
         raise Malformed(f"a record of {self._what} has a length that does not end")
 
     def tagged(self) -> dict[int, bytes]:
-        """All tagged fields; it is for the caller to leave alone those that it does not know."""
+        """All tagged fields; the caller ignores unknown ones."""
         return {self.varint(): self.take(self.varint()) for _ in range(self.varint())}
 
     def version(self, known: tuple[int, ...]) -> int:

@@ -1,16 +1,17 @@
 """Runs the shards of one internal topic on the partitions that this broker leads.
 
-The runtime owns everything that a shard must not know: the journal, the clock, and the futures of requests that wait.
-The broker tells it which partitions it leads (`on_leadership`); handlers bring commands (`submit`).
+The runtime owns everything that a shard must not know: the journal, the clock, and the futures of waiting requests. The
+broker tells it which partitions it leads (`on_leadership`); handlers submit commands (`submit`).
 
-What holds:
+Invariants:
 - Commands take effect in the order in which they are submitted, before `submit` returns.
-- A reply leaves when its records, and those of every command before it, are committed. So nobody reads a commit that
+- A reply is sent when its records, and those of every earlier command, are committed. So nobody reads a commit that
   could still be lost.
-- While a partition is read back, its commands are refused with COORDINATOR_LOAD_IN_PROGRESS, never answered from half
-  a state.
-- A broker that may have been replaced answers nothing, not even what it only has to look up.
-- A journal that fails ends the shard: who waits is told to come again, and the partition is read back from the log.
+- While a partition is being loaded, its commands are rejected with COORDINATOR_LOAD_IN_PROGRESS and never answered from
+  incomplete state.
+- A broker that may have been replaced answers nothing, not even lookups.
+- A journal that fails ends the shard: waiting requests get a retriable error, and the partition is loaded again from
+  the log.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from headrace.world.clock import Clock, Timer
 logger = logging.getLogger(__name__)
 
 RELOAD_DELAY_S = 1.0
-AGAIN_DELAY_S = 0.1  # for a second refusal in succession: a timer that is due may be refused as often as it is read
+AGAIN_DELAY_S = 0.1  # after a second rejection in a row: a due timer may be rejected after each load
 RECORDS_AT_ONCE = 100
 
-# What a client is told when the journal refuses a write: the codes that make it look for its coordinator again.
+# The error for a client when the journal rejects a write: these codes make it look up its coordinator again.
 _JOURNAL_ERRORS = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
@@ -48,7 +49,7 @@ _JOURNAL_ERRORS = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-# The producer's fault and not the journal's: whoever speaks for it is no longer entitled to.
+# Errors of the producer and not of the journal: the producer was fenced.
 _FENCED = {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
 
 
@@ -56,18 +57,18 @@ class Journal(Protocol):
     """The partitions of the internal topic, on their leader."""
 
     def check_leads(self, topic: str, partition: int) -> None:
-        """KafkaError if this broker may no longer speak for the partition, as far as it can know."""
+        """KafkaError if this broker may have lost the leadership of the partition."""
         ...
 
     def append(
         self, topic: str, partition: int, records: Sequence[Record], *, producer: tuple[int, int] | None = None
     ) -> Awaitable[None]:
-        """Writes at once, in call order, before it returns; the awaitable completes when the records are committed
-        and raises KafkaError when they are not. They are of the transaction of `producer`, an id and its epoch."""
+        """Writes synchronously, in call order; the awaitable completes when the records are committed, and raises
+        KafkaError if they are not. They belong to the transaction of `producer`, a producer id and epoch."""
         ...
 
     def append_end(self, topic: str, partition: int, end: TransactionEnd) -> Awaitable[None]:
-        """Writes the end of a transaction, in the same manner."""
+        """Writes the end of a transaction in the same way."""
         ...
 
     def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
@@ -81,7 +82,7 @@ _Answer = tuple["asyncio.Future[Any]", Any]
 
 
 class _Alarm(Struct):
-    """A timer that may be moved back without touching the clock: most session timers are, at every heartbeat."""
+    """A timer that can be postponed without a call to the clock, as most session timers are at every heartbeat."""
 
     due_s: float
     command: Any
@@ -93,20 +94,20 @@ class _Alarm(Struct):
 
 
 class _Write(Struct):
-    """Records on their way, and the replies that wait for them."""
+    """Records that are being committed, and the replies that wait for them."""
 
     answers: list[_Answer]
     committed: bool = False
 
 
 class _Seat(Struct, Generic[S]):
-    """One led partition: its shard, and what waits for it. Replaced, never reused, when the shard is read again."""
+    """One led partition: its shard, and what waits for it. Replaced, never reused, when the shard is loaded again."""
 
     partition: int
     epoch: int
     shard: S
     ready: bool = False
-    begun_again: bool = False  # because a write was refused, and none was committed since
+    begun_again: bool = False  # because a write was rejected, and none was committed since
     left: bool = False
     after_load: list[Any] = field(default_factory=list)  # commands for every shard that came while this one loaded
     timers: dict[Hashable, _Alarm] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- leadership and loading -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Reads partitions back as they are taken over, until cancelled."""
+        """Loads partitions as they are taken over, until cancelled."""
         try:
             async with asyncio.TaskGroup() as loads:
                 while True:
@@ -162,7 +163,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._leave(seat, KafkaError(ErrorCode.not_coordinator, "this broker is stopping"))
 
     def on_leadership(self, partition: int, leads: bool, epoch: int) -> None:
-        """This broker leads the partition in `epoch`, or no longer does. What a higher epoch said stands."""
+        """This broker leads the partition in `epoch`, or no longer does. Ignored if a higher epoch was reported."""
         if epoch < self._epochs.get(partition, epoch):
             return
         self._epochs[partition] = epoch
@@ -208,7 +209,7 @@ class CoordinatorRuntime(Generic[S]):
                             seat.shard.apply(entry.key, entry.value, entry.producer_id)
                         else:
                             seat.shard.apply_end(entry.producer_id, entry.commit)
-                    await asyncio.sleep(0)  # others wait for the loop while a long journal is read
+                    await asyncio.sleep(0)  # let other tasks run while a long journal is read
                 if seat.left:
                     return
         except (KafkaError, OSError) as error:
@@ -233,7 +234,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- commands ---------------------------------------------------------------------------------------------------
 
     def submit(self, key: str, command: Any) -> asyncio.Future[Any]:
-        """Decides now, before it returns; the future has the reply, or the KafkaError that refuses the command."""
+        """Decides before it returns; the future gets the reply, or the KafkaError that rejects the command."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         seat = self._seat_of(key)
         if seat is None:
@@ -243,7 +244,7 @@ class CoordinatorRuntime(Generic[S]):
         return future
 
     def submit_to_all(self, command: Any) -> list[asyncio.Future[Any]]:
-        """The command to every shard here; a shard that still loads refuses it."""
+        """Submits the command to every shard here; a shard that is loading rejects it."""
         futures = []
         for seat in list(self._seats.values()):
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -263,8 +264,9 @@ class CoordinatorRuntime(Generic[S]):
         self._decide(seat, command, future)
 
     def tell(self, key: str, command: Any) -> None:
-        """The command to the shard of `key`; nobody waits for it. Nor does it wait until this broker knows that it was
-        not replaced, as replies do: what it writes would be refused then, and who leads reads back what it needs."""
+        """Submits the command to the shard of `key`, without a reply. Unlike replies, it does not wait until this
+        broker knows that it was not replaced: if it was, its write is rejected, and the new leader loads what it
+        needs."""
         seat = self._seat_of(key)
         if seat is not None and seat.ready:
             self._decide(seat, command, None)
@@ -274,7 +276,7 @@ class CoordinatorRuntime(Generic[S]):
         return self._seats.get(partition_for(key, count)) if count else None
 
     def tell_all(self, command: Any) -> None:
-        """The command to every shard here, to one that still loads as soon as it has loaded; nobody waits for it."""
+        """Submits the command to every shard here, without a reply; to a shard that is loading once it has loaded."""
         for seat in list(self._seats.values()):
             if seat.ready:
                 self._decide(seat, command, None)
@@ -282,8 +284,8 @@ class CoordinatorRuntime(Generic[S]):
                 seat.after_load.append(command)
 
     def end_transaction(self, partition: int, end: TransactionEnd) -> asyncio.Future[None]:
-        """What a producer has written into the partition's journal in a transaction counts now, or never; the future
-        is done when that is committed."""
+        """Commits or aborts what a producer has written to the partition's journal in a transaction; the future is done
+        when that is committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         seat = self._seats.get(partition)
         if seat is None:
@@ -303,7 +305,7 @@ class CoordinatorRuntime(Generic[S]):
         return future
 
     def shards(self) -> Iterator[S]:
-        """The loaded shards, to look at; for metrics."""
+        """The loaded shards, read-only; for metrics."""
         return (seat.shard for seat in self._seats.values() if seat.ready)
 
     def loading(self) -> int:
@@ -333,7 +335,7 @@ class CoordinatorRuntime(Generic[S]):
             _release(answers)
 
     def _follow_up(self, seat: _Seat[S]) -> asyncio.Future[Any]:
-        """An answer that is run when it is due; before the replies beside it reach anybody."""
+        """A future that runs its follow-up when it is resolved, before the replies next to it are sent."""
         due: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def run(follow_up: asyncio.Future[Any]) -> None:
@@ -360,7 +362,7 @@ class CoordinatorRuntime(Generic[S]):
         self._when_committed(seat, _Write(answers), committed)
 
     def _refused(self, seat: _Seat[S], answers: list[_Answer], error: KafkaError | OSError) -> None:
-        """Nothing was written. A producer that was fenced is told so; anything else is trouble with the journal."""
+        """Nothing was written. A fenced producer gets its error; any other error is a failure of the journal."""
         if isinstance(error, KafkaError) and error.code in _FENCED:
             for future, _ in answers:
                 _fail(future, error)
@@ -415,7 +417,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _ring(self, seat: _Seat[S], name: Hashable, alarm: _Alarm) -> None:
         if seat.timers.get(name) is not alarm:
-            return  # cancelled after the clock had already let go of it
+            return  # cancelled after the clock had already fired it
         remaining_s = alarm.due_s - self._clock.monotonic()
         if remaining_s > 0:
             alarm.handle = self._clock.call_later(remaining_s, self._ring, seat, name, alarm)
@@ -437,4 +439,4 @@ def _release(answers: list[_Answer]) -> None:
 def _fail(future: asyncio.Future[Any], reason: KafkaError) -> None:
     if not future.done():
         future.set_exception(reason)
-        future.exception()  # nobody may be left to ask for it, and asyncio need not report that
+        future.exception()  # mark it as retrieved: there may be no waiter left, and asyncio would log it

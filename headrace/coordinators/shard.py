@@ -2,14 +2,13 @@
 
 A shard is a plain object without clock, disk or event loop. It has two kinds of state:
 
-- Durable state is what its journal says. Only `apply` changes it, when the runtime has written a record, and when the
-  journal is read again after a restart or a change of leader.
-- Live state is what a crash may take: who waits for whom, who has just joined. Only `decide` changes it.
+- Durable state is derived from the journal. Only `apply` changes it: when the runtime has written a record, and when
+  the journal is read again after a restart or a change of leader.
+- Live state may be lost in a crash: waiting requests, members that have just joined. Only `decide` changes it.
 
-`decide` looks at a command and answers with an `Outcome`: records to write, the reply, timers, and requests that
-waited and are now answered. It never writes anything itself, so a test gives it three commands and compares lists.
-When the records of an outcome cannot be written, the runtime throws the shard away and reads the journal again:
-memory is never ahead of the log.
+`decide` takes a command and returns an `Outcome`: records to write, the reply, timers, and replies to requests that
+waited. It never writes anything itself, so a test passes three commands and compares lists. If the records of an
+outcome cannot be written, the runtime discards the shard and reads the journal again: memory is never ahead of the log.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Record = tuple[bytes, bytes | None]
 
 
 class Wait(Struct, frozen=True):
-    """The reply to a command that is answered later, when an outcome wakes this ticket."""
+    """The reply to a command that is answered later, by an outcome that names this ticket."""
 
     ticket: int
 
@@ -38,7 +37,7 @@ class Alarm(Struct, frozen=True):
 
 
 class Outcome(Struct):
-    """Everything that follows from one command. Nobody sees a reply of it before its records are committed."""
+    """The result of one command. Its replies are sent only once its records are committed."""
 
     records: list[Record] = field(default_factory=list)
     reply: Any = None
@@ -64,13 +63,13 @@ class Shard(Protocol):
     def decide(self, command: Any, now_ms: int) -> Outcome: ...
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
-        """A record of the journal. One of a transaction counts when the transaction has ended, see `apply_end`."""
+        """Applies a record of the journal. One of a transaction takes effect when that has ended, see `apply_end`."""
         ...
 
     def apply_end(self, producer_id: int, commit: bool) -> None:
-        """The journal says how the producer's transaction has ended."""
+        """Applies the end of a producer's transaction, as the journal says."""
         ...
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The whole journal has been applied: set the timers of what was found."""
+        """The whole journal has been applied: sets the timers."""
         ...

@@ -1,7 +1,7 @@
-"""What can be asked of the group coordinator, and what it answers.
+"""The commands of the group coordinator, and their replies.
 
-Handlers translate requests into these and replies back; the runtime carries them; the shard decides them. Commands
-that only timers send stand at the end.
+Handlers translate requests into commands and replies into responses; the runtime passes them on; the shard decides.
+Commands that only timers send are at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_ERROR = ErrorCode.none
 
 class Join(Struct, frozen=True):
     group_id: str
-    member_id: str  # empty: somebody new
+    member_id: str  # empty: a new member
     instance_id: str | None  # set: a static member (KIP-345)
     client_id: str
     client_host: str
@@ -27,7 +27,7 @@ class Join(Struct, frozen=True):
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred one first
-    needs_member_id: bool  # somebody new must come again with an id (KIP-394)
+    needs_member_id: bool  # a new member must join again with an id (KIP-394)
     can_skip_assignment: bool  # a static leader that comes back understands `skip_assignment` (KIP-814)
 
 
@@ -92,7 +92,7 @@ class CommitOffsets(Struct, frozen=True):
     instance_id: str | None
     generation: int
     offsets: tuple[OffsetToCommit, ...]
-    knows_consumer_groups: bool = True  # the request is of a version that KIP-848 brought
+    knows_consumer_groups: bool = True  # the request has a version of KIP-848 or later
 
 
 class CommittedOffset(Struct, frozen=True):
@@ -100,14 +100,14 @@ class CommittedOffset(Struct, frozen=True):
     leader_epoch: int
     metadata: str
     commit_ms: int
-    topic_id: uuid.UUID  # an offset means nothing for another topic that later got the same name
+    topic_id: uuid.UUID  # an offset is not valid for a later topic of the same name
 
 
 UNSTABLE = CommittedOffset(-1, -1, "", -1, uuid.UUID(int=0))
 
 
 class CommitInTransaction(Struct, frozen=True):
-    """Answered with one ErrorCode for each of `offsets`: they count when the producer's transaction is committed."""
+    """Answered with one ErrorCode for each of `offsets`; they take effect when the producer's transaction commits."""
 
     group_id: str
     member_id: str
@@ -119,8 +119,8 @@ class CommitInTransaction(Struct, frozen=True):
 
 
 class FetchOffsets(Struct, frozen=True):
-    """Answered with {(topic, partition): CommittedOffset}, or with an ErrorCode when a member of a consumer group asks
-    that is not what it says; partitions without an offset are not in it."""
+    """Answered with {(topic, partition): CommittedOffset}, without partitions that have no offset; or with an ErrorCode
+    if the member id or epoch of a consumer group's member is wrong."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None  # None: all
@@ -149,7 +149,7 @@ class GroupListing(Struct, frozen=True):
 
 
 class DescribeGroup(Struct, frozen=True):
-    """Answered with a GroupDescription, or with a sentence that says why there is none."""
+    """Answered with a GroupDescription, or with a message that says why there is none."""
 
     group_id: str
 
@@ -177,7 +177,7 @@ class DeleteGroup(Struct, frozen=True):
 
 
 class ForgetTopic(Struct, frozen=True):
-    """A topic was deleted: its offsets go, but not those of a new topic of this name. Not answered."""
+    """A topic was deleted: remove its offsets, but not those of a new topic of this name. Not answered."""
 
     topic: str
 
@@ -186,31 +186,31 @@ class ForgetTopic(Struct, frozen=True):
 
 
 class SessionExpired(Struct, frozen=True):
-    """A member, or somebody who was given a member id, was silent for too long."""
+    """The session of a member, or of a client that was given a member id, has expired."""
 
     group_id: str
     member_id: str
 
 
 class JoinTimeUp(Struct, frozen=True):
-    """The group goes on with the members that have joined again."""
+    """The rebalance timeout is over: the group continues with the members that have joined again."""
 
     group_id: str
 
 
 class InitialDelayOver(Struct, frozen=True):
-    """A new group has waited for its first members; it waits on, up to `remaining_ms`, when some came meanwhile."""
+    """The initial delay is over. If members joined during it, the group waits again, up to `remaining_ms`."""
 
     group_id: str
     remaining_ms: int
 
 
 class SyncTimeUp(Struct, frozen=True):
-    """Members that joined a generation and never asked for their part are put out."""
+    """Members that joined a generation but never sent SyncGroup are removed."""
 
     group_id: str
     generation: int
 
 
 class ExpireOffsets(Struct, frozen=True):
-    """Time to look for offsets that nobody will come back for."""
+    """Time to look for expired offsets."""

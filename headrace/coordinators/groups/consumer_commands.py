@@ -1,4 +1,4 @@
-"""What can be asked of the group coordinator about consumer groups (KIP-848), and what it answers."""
+"""The commands of the group coordinator for consumer groups (KIP-848), and their replies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from headrace.coordinators.groups.reconciliation import Parts
 from headrace.wire.errors import ErrorCode
 
-JOIN, LEAVE, LEAVE_FOR_NOW = 0, -1, -2  # member epochs with a meaning of their own
+JOIN, LEAVE, LEAVE_FOR_NOW = 0, -1, -2  # member epochs with a special meaning
 
 
 class ConsumerHeartbeat(Struct, frozen=True):
@@ -22,10 +22,10 @@ class ConsumerHeartbeat(Struct, frozen=True):
     rack: str | None
     rebalance_timeout_ms: int
     topics: tuple[str, ...] | None
-    pattern: str | None  # "": no longer
+    pattern: str | None  # "": removed
     assignor: str | None
     owned: Parts | None
-    brings_member_id: bool = True  # since version 1 the member makes its own id
+    brings_member_id: bool = True  # since version 1 the member generates its own id
 
 
 class ConsumerHeartbeatReply(Struct, frozen=True):
@@ -58,7 +58,7 @@ class ConsumerMemberDescription(Struct, frozen=True):
 
 
 class ConsumerGroupDescription(Struct, frozen=True):
-    """`error`: there is no such group, or it is of the other kind."""
+    """`error`: there is no such group, or it is of the other type."""
 
     error: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -73,7 +73,7 @@ class ConsumerGroupDescription(Struct, frozen=True):
 
 
 class RevocationTimeUp(Struct, frozen=True):
-    """A member has not let go of partitions within its rebalance timeout."""
+    """A member has not revoked partitions within its rebalance timeout."""
 
     group_id: str
     member_id: str

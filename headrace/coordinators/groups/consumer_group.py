@@ -1,12 +1,12 @@
-"""One consumer group (KIP-848): members, the plan, and how far each member has got with it.
+"""One consumer group (KIP-848): members, the target assignment, and the current assignment of each member.
 
     Empty ──join──> Assigning ──a plan is made──> Reconciling ──everybody has their part──> Stable
                         ^                              │                                      │
                         └── join, leave, expiry, other topics: the group's epoch rises ───────┘
 
-Everything here is what the journal says: `apply` is the only way in, for records that were just written, for the whole
-journal after a restart, and for drafts. What holds: a partition has at most one owner, who is the member that has
-it assigned or has yet to let go of it.
+All state comes from the journal: `apply` is the only way to change it, for records that were just written, for the
+whole journal after a restart, and for drafts. Invariant: a partition has at most one owner, which is the member that
+has it assigned or has not revoked it yet.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ConsumerGroup:
         self._owners: dict[uuid.UUID, dict[int, str]] = {}
 
     def copy(self) -> ConsumerGroup:
-        """One that can be changed alone; values are never changed in place, so they may be shared."""
+        """An independent copy; values are never changed in place, so they are shared."""
         twin = ConsumerGroup(self.id)
         twin.epoch, twin.metadata_hash = self.epoch, self.metadata_hash
         twin.plan_epoch, twin.plan_ms = self.plan_epoch, self.plan_ms
@@ -75,7 +75,7 @@ class ConsumerGroup:
         """A record of this group; None removes."""
         name = key.name or ""
         if key.type == EPOCH:
-            assert isinstance(value, GroupEpoch)  # the whole group is removed by its keeper
+            assert isinstance(value, GroupEpoch)  # the owner removes the group as a whole
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
         elif key.type == PLAN:
             self.plan_epoch, self.plan_ms = (value.epoch, value.assigned_ms) if isinstance(value, PlanEpoch) else (0, 0)

@@ -1,8 +1,9 @@
-"""The consumer groups of a shard: the door to everything that KIP-848 brought, beside the classic groups.
+"""The consumer groups of a shard: the entry point to all of KIP-848, beside the classic groups.
 
-Called by the groups shard, which looks after offsets and classic groups. It finds or makes the group, lets the files
-that know draft the change, and turns refusals into replies. What holds: a name belongs to one kind of group at a time;
-where it changes its kind, the records of the old kind go in the same write that brings the new one.
+Called by the groups shard, which handles offsets and classic groups. It finds or creates the group, lets the
+responsible modules draft the change, and turns rejections into replies. Invariant: a name belongs to one type of group
+at a time. When a group changes its type, the records of the old type are removed in the same write that adds the new
+ones.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class ConsumerGroups:
         self._classic_members = ClassicMembers(self._membership, topics, entropy)
 
     def loaded(self, outcome: Outcome) -> None:
-        """Everybody has a whole session to report, and a whole rebalance timeout to let go."""
+        """After loading, every member gets a full session timeout, and a full rebalance timeout to revoke
+        partitions."""
         for group in self._groups.values():
             for member_id, member in group.members.items():
                 self._membership.keep_alive(group, member_id, outcome)
@@ -112,7 +114,7 @@ class ConsumerGroups:
                 raise KafkaError(ErrorCode.invalid_regular_expression, words) from None
 
     def _open(self, command: ConsumerHeartbeat, now_ms: int) -> Draft:
-        """The group to draft on: as it is, new, or made of a classic one."""
+        """The group to draft on: the existing one, a new one, or one converted from a classic group."""
         found = self._groups.get(command.group_id)
         if found is not None:
             return Draft(found)
@@ -156,7 +158,7 @@ class ConsumerGroups:
     # --- members that speak the classic protocol ---------------------------------------------------------------------
 
     def serves_classic_members(self, group_id: str) -> bool:
-        """Whether JoinGroup is for the consumer group of this name; an empty one gives way to a classic group."""
+        """Whether JoinGroup is for the consumer group of this name; an empty one is replaced by a classic group."""
         return group_id in self._groups and bool(self._groups[group_id].members)
 
     def join(self, command: Join, outcome: Outcome, now_ms: int) -> None:
@@ -203,7 +205,7 @@ class ConsumerGroups:
     # --- going ------------------------------------------------------------------------------------------------------
 
     def time_up(self, group_id: str, member_id: str, outcome: Outcome, now_ms: int) -> None:
-        """The member was silent, or slow, for too long."""
+        """A session or rebalance timeout of the member has expired."""
         group = self._groups.get(group_id)
         if group is not None and member_id in group.members:
             self._put_out(group, [member_id], outcome, now_ms)
@@ -242,7 +244,7 @@ class ConsumerGroups:
         self._planning.forget(group.id)
 
     def give_up(self, group_id: str, outcome: Outcome) -> None:
-        """An empty group goes: somebody joins it in the classic way, or nobody needs it any more."""
+        """Removes an empty group: a classic member joins it, or it is not needed any more."""
         group = self._groups.get(group_id)
         if group is not None:
             draft = Draft(group)
@@ -253,10 +255,10 @@ class ConsumerGroups:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def may_commit(self, group: ConsumerGroup, command: CommitOffsets | CommitInTransaction) -> list[ErrorCode]:
-        """What speaks against each of the offsets. A commit with an older epoch of the member counts for what the
-        member has had since then (KIP-1251): nobody else can have committed meanwhile. A transactional producer that
-        does not say for which member it speaks is believed: its transaction fences it (KIP-447). It knows generations
-        only: any other word for a wrong epoch ends a Java producer for good."""
+        """An ErrorCode for each of the offsets. A commit with an older epoch is accepted for partitions that the member
+        has owned since that epoch (KIP-1251): nobody else can have committed in between. A transactional producer that
+        names no member is accepted: its transaction fences it (KIP-447). For a wrong epoch it gets the error for
+        generations, because any other one is fatal for a Java producer."""
         count, in_transaction = len(command.offsets), isinstance(command, CommitInTransaction)
         nobody = command.generation < 0 and not command.member_id and command.instance_id is None
         if command.generation < 0 and (not group.members or (nobody and in_transaction)):
@@ -326,7 +328,7 @@ def _blank(text: str | None) -> bool:
 
 
 def _bad_request(command: ConsumerHeartbeat) -> str | None:
-    """What makes no sense in itself, whatever the group."""
+    """Errors of the request itself, whatever the group."""
     names = (command.group_id, command.member_id, command.instance_id or "", command.pattern or "")
     if not command.group_id.strip():
         return "GroupId can't be empty."

@@ -82,7 +82,7 @@ class ConsumerMembership:
             raise KafkaError(ErrorCode.group_max_size_reached, words)
 
     def _find(self, draft: Draft, member_id: str, command: ConsumerHeartbeat) -> Subscription | None:
-        """Who sends this heartbeat; None: somebody new."""
+        """The member that sends this heartbeat; None for a new one."""
         group, instance_id = draft.group, command.instance_id
         if command.epoch == JOIN and instance_id is not None and instance_id in group.instances:
             return self._take_over(draft, member_id, instance_id)
@@ -108,7 +108,7 @@ class ConsumerMembership:
         return former
 
     def hand_over(self, draft: Draft, former_id: str, member_id: str) -> None:
-        """Another process continues as this static member: with its part of the plan and its partitions."""
+        """Another process takes over this static member, with its target assignment and its partitions."""
         former, target = draft.group.members[former_id], draft.group.targets.get(former_id)
         current = draft.group.current(former_id)
         draft.remove_member(former_id)
@@ -120,13 +120,13 @@ class ConsumerMembership:
     # --- the three steps, shared with classic members -----------------------------------------------------------------
 
     def subscribe(self, draft: Draft, member_id: str, before: Subscription | None, now: Subscription) -> bool:
-        """Writes down what the member says of itself; True when that asks for a new plan."""
+        """Stores what the member reports; True if this requires a new target assignment."""
         if draft.group.members.get(member_id) != now:
             draft.put_member(member_id, now)
         return before is None or (before.topics, before.pattern) != (now.topics, now.pattern)
 
     def advance(self, draft: Draft, member_id: str, changed: bool, owned: Parts | None, now_ms: int) -> None:
-        """A plan where one is needed, and one step of the member towards it."""
+        """Computes a target assignment if needed, and moves the member one step towards it."""
         if changed:
             self._planning.bump(draft, now_ms)
         else:
@@ -147,7 +147,7 @@ class ConsumerMembership:
     # --- leaving ----------------------------------------------------------------------------------------------------
 
     def leave_for_now(self, draft: Draft, command: ConsumerHeartbeat, outcome: Outcome) -> None:
-        """A static member stops and may come back: until its session ends, its partitions wait for it."""
+        """A static member stops and may come back: it keeps its partitions until its session ends."""
         current = draft.group.current(command.member_id)
         draft.put_current(command.member_id, replace(current, epoch=LEFT_FOR_NOW, revoking={}))
         outcome.cancel_timer(("revocation", draft.group.id, command.member_id))
@@ -159,10 +159,10 @@ class ConsumerMembership:
             self.stop_timers(draft.group.id, member_id, outcome)
 
     def after_departure(self, draft: Draft, now_ms: int) -> None:
-        """A new plan is needed; the next heartbeat of somebody makes it, unless nobody is left."""
+        """A new target assignment is needed; the next heartbeat of any member computes it."""
         self._planning.bump(draft, now_ms)
         if not draft.group.members:
-            draft.put_plan_epoch(draft.group.epoch, now_ms)  # for nobody: it tells since when the group is empty
+            draft.put_plan_epoch(draft.group.epoch, now_ms)  # without members: records since when the group is empty
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class ConsumerMembership:
         outcome.set_timer(("session", group.id, member_id), timeout_ms, SessionExpired(group.id, member_id))
 
     def _in_force(self, group: ConsumerGroup, name: str, otherwise: int) -> int:
-        """What is set on the group itself, else what holds for all."""
+        """The group's own setting, or the broker's."""
         own = self._topics.image().group_settings.get(group.id, {})
         return int(own[name]) if name in own else otherwise
 
@@ -201,7 +201,7 @@ class ConsumerMembership:
 
 
 def _said(before: Subscription | None, command: ConsumerHeartbeat) -> Subscription:
-    """What is known of the member now: what it does not say stays."""
+    """The member's updated subscription: fields that it does not send are unchanged."""
     known = before or Subscription(command.client_id, command.client_host)
     return Subscription(
         client_id=command.client_id,
@@ -219,7 +219,7 @@ def _said(before: Subscription | None, command: ConsumerHeartbeat) -> Subscripti
 
 
 def _check_epoch(current: CurrentAssignment, command: ConsumerHeartbeat) -> None:
-    """The epoch before the current one is taken too: the answer that had the current one may have been lost."""
+    """The previous epoch is accepted too: the response with the current one may have been lost."""
     if command.epoch in (JOIN, current.epoch):
         return
     lost = command.epoch == current.previous_epoch < current.epoch

@@ -1,7 +1,7 @@
 """The group coordinator as the rest of the broker sees it: one object for handlers, leadership and metrics.
 
-Handlers bring commands; the broker reports which partitions of `__consumer_offsets` it leads and which topics were
-deleted; the metrics endpoint looks at groups and offsets. All thinking is in the shards, all waiting in the runtime.
+Handlers submit commands; the broker reports which partitions of `__consumer_offsets` it leads and which topics were
+deleted; the metrics endpoint reads groups and offsets. All decisions are in the shards, all waiting in the runtime.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GroupCoordinator:
         self._runtime.on_leadership(partition, leads, epoch)
 
     def end_transaction(self, partition: int, end: TransactionEnd) -> asyncio.Future[None]:
-        """A producer's transaction has ended: the offsets that it sent to groups of this partition count, or go."""
+        """A producer's transaction has ended: its offsets for groups of this partition take effect or are dropped."""
         return self._runtime.end_transaction(partition, end)
 
     def on_topic_deleted(self, name: str) -> None:
@@ -59,7 +59,8 @@ class GroupCoordinator:
     # --- for handlers -----------------------------------------------------------------------------------------------
 
     def submit(self, command: GroupCommand) -> asyncio.Future[Any]:
-        """Takes effect before it returns; the future has the reply that the command's class names, or KafkaError."""
+        """Takes effect before it returns; the future gets the reply that the command's docstring says, or
+        KafkaError."""
         return self._runtime.submit(command.group_id, command)
 
     async def list_groups(self) -> list[GroupListing]:

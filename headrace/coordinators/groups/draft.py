@@ -1,8 +1,8 @@
 """A consumer group as it will be once the records of a decision are applied.
 
-`decide` must not change what the journal has not got yet, and still has to answer from the state after its records: a
-member that joins hears what the new plan gives it. So a decision is drafted: each `put` encodes a record and applies it
-to a copy. The copy is made at the first change; the heartbeat of a settled member costs none.
+`decide` must not apply records that are not in the journal yet, but its reply must reflect the state after them: a
+member that joins gets its part of the new target assignment. So a decision works on a draft: each `put` encodes a
+record and applies it to a copy. The copy is made at the first change, so the heartbeat of a stable member needs none.
 """
 
 from __future__ import annotations
@@ -76,6 +76,6 @@ class Draft:
         self._write(EPOCH, None, None)
 
     def carry_into(self, outcome: Outcome) -> None:
-        """The decision stands: its records are to be written."""
+        """The decision is complete: its records go into the outcome."""
         outcome.records += self.records
         self.records = []

@@ -1,8 +1,8 @@
 """The durable state of a groups shard: committed offsets, offsets in open transactions, the last written generation of
 each classic group, and consumer groups, which are durable as a whole.
 
-Nothing but `apply` changes it, with records that the journal has; so it is the same after a crash, on another broker,
-and in the property test that compares the two. The shard's decisions read it.
+Only `apply` changes it, with records that are in the journal. So it is the same after a crash, on another broker, and
+in the property test that compares the two. The shard's decisions read it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DurableGroups:
             else:
                 self._apply_pending(producer_id, key, value)
         except Malformed as error:
-            # One record that a newer version wrote must not cost the group all the others.
+            # An unreadable record, written by a newer version, must not make the group lose all the others.
             logger.warning("skipped: %s", error)
 
     def apply_end(self, producer_id: int, commit: bool) -> None:
@@ -76,7 +76,7 @@ class DurableGroups:
             self.groups.pop(what.group_id, None)
 
     def _apply_consumer(self, key: ConsumerKey, value: bytes | None) -> None:
-        """Compaction keeps the last record of each key, so any of a group's may be the first that is seen of it."""
+        """Compaction keeps the last record of each key, so a group's records may start with any type."""
         if value is not None:
             group = self.consumers.setdefault(key.group_id, ConsumerGroup(key.group_id))
             group.apply(key, read_consumer_value(key.type, value))
@@ -86,7 +86,7 @@ class DurableGroups:
             self.consumers[key.group_id].apply(key, None)
 
     def names(self) -> list[str]:
-        """Every classic group that has left a trace, in the order of the first one."""
+        """Every classic group that has any records, in the order of their first one."""
         traces = dict.fromkeys([*self.groups, *self.offsets, *self.pending.groups()])
         return [name for name in traces if name not in self.consumers]
 

@@ -1,12 +1,12 @@
-"""One group as it lives in memory: its members, its state, and the small sums over them.
+"""One classic group in memory: its members, its state, and counts that are derived from them.
 
     Empty ──join──> PreparingRebalance ──all joined──> CompletingRebalance ──leader's sync──> Stable
       ^                 │    ^   ^                            │                                  │
       └──nobody left────┘    │   └────join, leave, expiry─────┘                                  │
                              └────────────join, leave, expiry────────────────────────────────────┘
 
-A group without members, offsets or a stored generation is not kept. Who changes these fields, and when, is in
-`rebalance.py`; this file only answers questions and keeps the counts right.
+A group without members, offsets or a stored generation is removed. `rebalance.py` changes these fields; this file only
+answers queries and keeps the counts consistent.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Group(Struct):
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)  # in the order in which they came
     instances: dict[str, str] = field(default_factory=dict)  # static members: instance id -> member id
-    pending: set[str] = field(default_factory=set)  # were given a member id and have not joined with it yet
-    unsynced: set[str] = field(default_factory=set)  # joined this generation and have not asked for their part yet
-    initial: bool = False  # preparing its first generation: waits out the initial delay
+    pending: set[str] = field(default_factory=set)  # member ids that were given out and have not joined yet
+    unsynced: set[str] = field(default_factory=set)  # joined this generation but have not sent SyncGroup yet
+    initial: bool = False  # preparing its first generation: in the initial delay
     came_meanwhile: bool = False  # somebody joined during the initial delay
     known_by: Counter[str] = field(default_factory=Counter)  # protocol -> how many members know it
 
@@ -87,17 +87,17 @@ class Group(Struct):
             self.leader = next(iter(self.members), None)
 
     def teach(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """The member came back and knows these protocols now."""
+        """The member joined again and now supports these protocols."""
         self._forget_protocols_of(member)
         member.protocols = protocols
         self.known_by.update(member.knows())
 
     def _forget_protocols_of(self, member: Member) -> None:
         self.known_by.subtract(member.knows())
-        self.known_by = +self.known_by  # without those that nobody knows any more
+        self.known_by = +self.known_by  # drops protocols with a count of zero
 
     def rename(self, old: Member, new_id: str) -> None:
-        """A static member came back under a new member id and takes over the old one's place."""
+        """A static member came back with a new member id, which replaces the old one."""
         assert old.instance_id is not None
         self.members = {new_id if name == old.id else name: member for name, member in self.members.items()}
         self.instances[old.instance_id] = new_id
@@ -128,7 +128,7 @@ class Group(Struct):
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """May somebody with these protocols join? There must be one that all members know."""
+        """Whether a client with these protocols may join: all members must support one of them."""
         names = set(protocols)
         if not protocol_type or not names:
             return False
@@ -137,11 +137,11 @@ class Group(Struct):
         return protocol_type == self.protocol_type and not names.isdisjoint(self._candidates())
 
     def _candidates(self) -> set[str]:
-        """The protocols that every member knows."""
+        """The protocols that every member supports."""
         return {name for name, count in self.known_by.items() if count == len(self.members)}
 
     def elect_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all know; ties go to the one voted for first."""
+        """Each member votes for the first of its protocols that all support; in a tie, the one voted for first wins."""
         candidates = self._candidates()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates) for member in self.members.values()
@@ -149,7 +149,7 @@ class Group(Struct):
         return max(votes, key=lambda name: votes[name])
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader is among those who joined; False when nobody has."""
+        """Makes sure that the leader is among the members that joined; False if none has."""
         if self.leader is not None and self.members[self.leader].join_ticket is None:
             joined = [member.id for member in self.members.values() if member.join_ticket is not None]
             if not joined:
@@ -158,7 +158,7 @@ class Group(Struct):
         return self.leader is not None
 
     def subscriptions(self) -> frozenset[str] | None:
-        """All topics that its members subscribe to; None when that cannot be known."""
+        """All topics that its members subscribe to; None if unknown."""
         if not self.members:
             return frozenset()
         if self.protocol_type != CONSUMER or self.protocol is None:
@@ -172,7 +172,7 @@ class Group(Struct):
         return frozenset(topics)
 
     def roster(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """What the leader needs for its plan: (member, instance, metadata)."""
+        """What the leader needs to compute the assignment: (member, instance, metadata)."""
         return tuple((m.id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
 
     def stored(self, now_ms: int) -> StoredGroup:
@@ -195,7 +195,7 @@ class Group(Struct):
 
 
 def restored(group_id: str, stored: StoredGroup | None) -> Group:
-    """The group as it goes on after a restart: a stored generation is stable, its members keep their parts."""
+    """The group after a restart: a stored generation is stable, its members keep their assignments."""
     group = Group(group_id)
     if stored is None:
         return group

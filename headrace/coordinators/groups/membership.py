@@ -1,8 +1,9 @@
-"""Who belongs to a group: joining, syncing, heartbeats, leaving, and falling silent.
+"""Members of classic groups: joining, syncing, heartbeats, leaving, and expired sessions.
 
-This is the door: it checks who asks (member id, instance id, generation) and then lets `rebalance.py` move the group.
-Called by the groups shard with the group looked up. Errors are Kafka's, because each makes clients do one certain
-thing: UNKNOWN_MEMBER_ID join from scratch, REBALANCE_IN_PROGRESS join again, FENCED_INSTANCE_ID stop.
+This is the entry point for classic groups: it checks the request (member id, instance id, generation) and then lets
+`rebalance.py` change the group. Called by the groups shard with the group looked up. The errors are Kafka's, because
+clients react to each in a fixed way: on UNKNOWN_MEMBER_ID they join from scratch, on REBALANCE_IN_PROGRESS they join
+again, on FENCED_INSTANCE_ID they stop.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Membership:
             return
         member = group.members[command.member_id]
         same = member.protocols == command.protocols
-        # A leader that joins a stable group again wants a new plan, although nothing about itself has changed.
+        # A leader that joins a stable group again wants a new assignment, even if its own metadata is unchanged.
         content = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member.id)
         if same and content:
             self._rebalance.keep_alive(group, member, outcome)
@@ -108,7 +109,7 @@ class Membership:
         self._rebalance.advance(group, outcome, now_ms)
 
     def _replace_static(self, group: Group, command: Join, outcome: Outcome, now_ms: int) -> None:
-        """A static member was started again: the new process takes the old one's place, and its partitions."""
+        """A static member was restarted: the new process takes over the membership and the partitions."""
         assert command.instance_id is not None
         member = group.members[group.instances[command.instance_id]]
         leader_before, old_id = group.leader, member.id
@@ -125,7 +126,7 @@ class Membership:
             if command.can_skip_assignment:
                 outcome.reply = replace(reply, skip_assignment=group.leader == member.id)
             else:
-                # An older client would make a plan if it were told that it leads; it hears its former name instead.
+                # An older client would compute an assignment if it were told that it leads; it gets its old id instead.
                 outcome.reply = replace(reply, leader=leader_before or "", members=())
             return
         self._park_join(member, outcome)
@@ -137,7 +138,7 @@ class Membership:
         member.rebalance_timeout_ms = command.rebalance_timeout_ms
 
     def _park_join(self, member: Member, outcome: Outcome) -> None:
-        # The same member may ask twice when its first connection broke; the first request must not wait for ever.
+        # A member may send a request again after its connection broke; the first request must not wait forever.
         self._rebalance.answer_join(member, JoinReply(ErrorCode.rebalance_in_progress, member.id), outcome)
         member.join_ticket = next(self._tickets)
         outcome.reply = Wait(member.join_ticket)
@@ -176,7 +177,7 @@ class Membership:
         outcome.reply = ErrorCode.rebalance_in_progress if preparing else ErrorCode.none
 
     def seen(self, group: Group, member_id: str, outcome: Outcome) -> None:
-        """The member did something else that proves it alive."""
+        """Another request proves that the member is alive."""
         member = group.members.get(member_id)
         if member is not None and not member.new:
             self._rebalance.keep_alive(group, member, outcome)
@@ -205,7 +206,7 @@ class Membership:
         if member_id in group.pending:
             self._drop_pending(group, member_id, outcome)
         elif member is None or (not member.new and (member.join_ticket or member.sync_ticket)):
-            return  # who waits for an answer of ours is not silent; the session starts anew with the answer
+            return  # a member that waits for our reply is not silent; its session restarts with the reply
         else:
             self._rebalance.remove(group, member, outcome)
         self._after_departure(group, member is not None, outcome, now_ms)
@@ -216,14 +217,14 @@ class Membership:
             outcome.cancel_timer(("session", group.id, member_id))
 
     def _after_departure(self, group: Group, of_member: bool, outcome: Outcome, now_ms: int) -> None:
-        """A departure begins a rebalance, or ends the wait of one; who had not joined yet is only waited for."""
+        """A departure begins a rebalance, or completes one that waits; a client that had not joined is just removed."""
         if group.state is State.PREPARING or (of_member and group.state is not State.EMPTY):
             self._rebalance.advance(group, outcome, now_ms)
 
     # --- changing its kind ------------------------------------------------------------------------------------------
 
     def dissolve(self, group: Group, outcome: Outcome) -> None:
-        """The group becomes one of the other kind: who waits is told to join again, there."""
+        """The group becomes a consumer group: waiting members are told to join again."""
         for member in group.members.values():
             self._rebalance.answer_join(member, JoinReply(ErrorCode.rebalance_in_progress, member.id), outcome)
             self._rebalance.answer_sync(member, SyncReply(ErrorCode.rebalance_in_progress), outcome)
@@ -233,7 +234,7 @@ class Membership:
         outcome.cancel_timer(("sync", group.id))
 
     def resume(self, group: Group, outcome: Outcome, now_ms: int, *, rebalance: bool) -> None:
-        """The group was one of the other kind until now."""
+        """The group was a consumer group until now."""
         for member in group.members.values():
             self._rebalance.keep_alive(group, member, outcome)
         if rebalance:

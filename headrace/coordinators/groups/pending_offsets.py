@@ -1,8 +1,9 @@
-"""Offsets that producers have sent in transactions which are still open (KIP-447).
+"""Offsets that producers have sent in transactions that are still open (KIP-447).
 
-They are kept apart until the transaction's end is in the journal; then they become committed offsets or are forgotten.
-The journal's order decides: what was written later for the same partition of a group wins, however the transactions end
-one after the other, so a slow transaction never moves a group back. Owned by `DurableGroups`, which feeds it records.
+They are kept separately until the end of the transaction is in the journal. Then they become committed offsets or are
+dropped. The order in the journal decides: for a partition of a group, the offset that was written last wins, in
+whatever order the transactions end. So a slow transaction never moves a group back. Owned by `DurableGroups`, which
+passes it the records.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class PendingOffsets:
         self._producers.setdefault(spot, set()).add(producer_id)
 
     def overtaken(self, spot: Spot) -> None:
-        """Something newer than all that is pending was written for it."""
+        """A newer offset was written for it than all pending ones."""
         for producer_id in self._producers.pop(spot, ()):
             self._drop(producer_id, spot)
 
     def ended(self, producer_id: int, commit: bool) -> list[tuple[Spot, CommittedOffset]]:
-        """The offsets that count from now on, when the producer's transaction has ended."""
+        """The offsets that take effect now, because the producer's transaction has ended."""
         entries = self._by_producer.pop(producer_id, {})
         for spot in entries:
             self._forget(spot, producer_id)
@@ -49,7 +50,7 @@ class PendingOffsets:
         return (group_id, topic, partition) in self._producers
 
     def of(self, group_id: str) -> Iterator[TopicPartition]:
-        """Everything that is pending for the group."""
+        """Every partition with a pending offset of the group."""
         return (TopicPartition(topic, partition) for group, topic, partition in self._producers if group == group_id)
 
     def groups(self) -> list[str]:

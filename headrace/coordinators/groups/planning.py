@@ -1,9 +1,9 @@
-"""When a consumer group needs a new plan, and how it is made.
+"""When a consumer group needs a new target assignment, and how it is computed.
 
-The group's epoch rises when somebody joins, leaves or subscribes to something else, and when the topics of the group
-change: one is made, deleted, gets more partitions, or begins to fit a pattern. The first heartbeat after that makes the
-plan for the new epoch, and from then on every member is led towards its part of it. Called by the files that move
-members; all changes go through the draft.
+The group's epoch rises when a member joins, leaves or changes its subscription, and when the topics of the group
+change: one is created, deleted, gets more partitions, or starts to match a pattern. The first heartbeat after that
+computes the target assignment for the new epoch, and from then on every member moves towards its part of it. Called by
+the modules that handle members; all changes go through the draft.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Planning:
         self.assignors = assignors  # the first one is the default
         self._topics = topics
         self._patterns = TopicPatterns()
-        self._seen: dict[str, int] = {}  # the version of the cluster's metadata that each group was compared with
+        self._seen: dict[str, int] = {}  # the metadata version that each group was last checked against
 
     def assignor_of(self, group: ConsumerGroup) -> str:
         preferred = group.preferred_assignor()
         return preferred if preferred in self.assignors else self.assignors[0]
 
     def bump(self, draft: Draft, now_ms: int) -> None:
-        """Somebody came, went, or subscribed to something else: a new plan is needed."""
+        """A member joined, left, or changed its subscription: a new target assignment is needed."""
         self._resolve_patterns(draft, now_ms)
         draft.put_epoch(draft.group.epoch + 1, self._hash(draft.group))
         self._seen[draft.group.id] = self._topics.image().version
 
     def follow_topics(self, draft: Draft, now_ms: int) -> None:
-        """Where the group's topics have changed since it was last looked, a new plan is needed too."""
+        """A new target assignment is also needed if the group's topics have changed since the last check."""
         version = self._topics.image().version
         if self._seen.get(draft.group.id) == version:
             return
@@ -53,7 +53,7 @@ class Planning:
         self._seen[draft.group.id] = version
 
     def make_plan(self, draft: Draft, now_ms: int) -> None:
-        """The plan for the group's epoch, if there is none yet; only parts that change are written."""
+        """Computes the target assignment for the group's epoch if there is none yet; only changed parts are written."""
         group, topics = draft.group, self._topics.image().topics
         if group.epoch <= group.plan_epoch:
             return
@@ -89,7 +89,7 @@ class Planning:
             draft.remove_pattern(pattern)
 
     def _hash(self, group: ConsumerGroup) -> int:
-        """Of the group's topics as they are now: another one means that somebody must get something else."""
+        """A hash of the group's topics as they are now; if it changes, a new target assignment is needed."""
         topics = self._topics.image().topics
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(group.subscriptions()):

@@ -1,10 +1,10 @@
-"""How a group gets from one generation to the next.
+"""How a classic group gets from one generation to the next.
 
-Members join until all are there (or the time is up), one of them leads, the leader's plan is written and handed out.
-`membership.py` calls this when somebody comes, goes or falls silent. A generation is written once it is stable, with
-everybody's part, so that a restart of the coordinator goes on with it.
+Members join until all have joined or the timeout is over. One of them becomes the leader, and its assignment is written
+and sent to all. `membership.py` calls this when a member joins, leaves or times out. A generation is written once it is
+stable, with the assignments of all members, so that it continues after a restart of the coordinator.
 
-What holds: every ticket that was given out is woken, because a request that waits for ever blocks its connection.
+Invariant: every ticket is answered at some point, because a request that waits forever blocks its connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rebalance:
     # --- the steps --------------------------------------------------------------------------------------------------
 
     def advance(self, group: Group, outcome: Outcome, now_ms: int) -> None:
-        """Somebody came or went: begin a rebalance, or finish the one that waited for just this."""
+        """A member joined or left: begin a rebalance, or complete the one that waited for this."""
         if group.state is not State.PREPARING:
             self.prepare(group, outcome, now_ms)
         elif not group.initial and group.all_joined():
@@ -54,7 +54,7 @@ class Rebalance:
             outcome.set_timer(("join", group.id), group.rebalance_timeout_ms(), JoinTimeUp(group.id))
 
     def initial_delay_over(self, group: Group, remaining_ms: int, outcome: Outcome, now_ms: int) -> None:
-        """Members of a new group tend to start together: as long as more come, it is worth to wait for the rest."""
+        """Members of a new group tend to start together: as long as more join, the group waits for others."""
         if group.came_meanwhile and remaining_ms > 0:
             group.came_meanwhile = False
             delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
@@ -70,14 +70,16 @@ class Rebalance:
             outcome.set_timer(("join", group.id), delay_ms, over)
 
     def complete_join(self, group: Group, outcome: Outcome, now_ms: int) -> None:
-        """Begin the next generation with those who joined. A static member may stay away until its session ends."""
+        """Begin the next generation with the members that joined. Static members may be absent until their sessions
+        end.
+        """
         outcome.cancel_timer(("join", group.id))
         group.initial = False
         for member in list(group.members.values()):
             if member.join_ticket is None and member.instance_id is None:
                 self.remove(group, member, outcome)
         if group.members and not group.elect_joined_leader():
-            # Only static members are left and none has come back: wait until one does, or their sessions end.
+            # Only absent static members are left: wait until one comes back, or their sessions end.
             outcome.set_timer(("join", group.id), group.rebalance_timeout_ms(), JoinTimeUp(group.id))
             return
         group.generation += 1
@@ -94,7 +96,7 @@ class Rebalance:
         outcome.set_timer(("sync", group.id), group.rebalance_timeout_ms(), SyncTimeUp(group.id, group.generation))
 
     def distribute(self, group: Group, plan: dict[str, bytes], outcome: Outcome, now_ms: int) -> None:
-        """The leader's plan has come: write it down and hand everybody their part."""
+        """The leader's assignment has arrived: write it and send all members their parts."""
         for member in group.members.values():
             member.assignment = plan.get(member.id, b"")
         group.state = State.STABLE
@@ -126,7 +128,7 @@ class Rebalance:
     # --- one member -------------------------------------------------------------------------------------------------
 
     def keep_alive(self, group: Group, member: Member, outcome: Outcome) -> None:
-        """Start the member's session anew; somebody new may wait longer, for a first generation."""
+        """Restart the member's session; a new member may wait longer, for a first generation."""
         timeout_ms = self._settings.new_member_timeout_ms if member.new else member.session_timeout_ms
         outcome.set_timer(("session", group.id, member.id), timeout_ms, SessionExpired(group.id, member.id))
 

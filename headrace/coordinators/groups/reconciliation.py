@@ -1,4 +1,4 @@
-"""How one member gets from what it has to what the plan gives it (KIP-848): a pure step function.
+"""How one member gets from its current to its target assignment (KIP-848): a pure step function.
 
                        the plan takes partitions away
        STABLE ───────────────────────────────────────────> UNREVOKED
@@ -7,8 +7,8 @@
          │                                                       v
          └────────────── all that it waits for is free ─────UNRELEASED
 
-A member never gets a partition before its last holder has let go of it, and it goes on with everything that it keeps:
-only who loses something has to act. `consumer_membership.py` takes one step per heartbeat.
+A member never gets a partition before its previous owner has revoked it. A member keeps working on everything that it
+keeps: only a member that loses partitions has to act. `consumer_membership.py` takes one step per heartbeat.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LEFT_FOR_NOW = -2  # the epoch of a static member that has left and may come bac
 class MemberState(IntEnum):
     """The numbers are those in the log."""
 
-    STABLE = 0  # has everything that the plan of its epoch gives it
-    UNREVOKED = 1  # has yet to let go of partitions
-    UNRELEASED = 2  # waits for partitions that others have yet to let go of
+    STABLE = 0  # has its target assignment of its epoch
+    UNREVOKED = 1  # has not revoked all partitions yet
+    UNRELEASED = 2  # waits for partitions that others have not revoked yet
 
 
 class CurrentAssignment(Struct, frozen=True):
-    """What a member has, as the coordinator knows it."""
+    """The current assignment of a member, as the coordinator knows it."""
 
     epoch: int = 0
-    previous_epoch: int = -1  # a heartbeat may come with it when the answer that had the new one was lost
+    previous_epoch: int = -1  # a heartbeat may carry it if the response with the new one was lost
     state: MemberState = MemberState.STABLE
     assigned: Held = field(default_factory=dict)
     revoking: Held = field(default_factory=dict)
@@ -68,10 +68,10 @@ def next_step(
     owned: Parts | None,
     is_free: Callable[[uuid.UUID, int], bool],
 ) -> CurrentAssignment:
-    """One step towards `target`, the member's part of the plan of `plan_epoch`.
+    """One step towards `target`, the member's part of the target assignment of `plan_epoch`.
 
-    `owned` is what the member says that it has, None when it does not say; `is_free` tells whether nobody else has a
-    partition.
+    `owned` is what the member reports that it owns, None if it does not report; `is_free` tells whether no other member
+    has a partition.
     """
     if current.reached(plan_epoch):
         return current
@@ -79,7 +79,7 @@ def next_step(
     if current.state is MemberState.UNREVOKED:
         if _still_has(owned, current.revoking):
             return current
-        epoch += 1  # it has done what its epoch asked for, although the plan may want more
+        epoch += 1  # it has completed its epoch, although the target may require more
     kept: dict[uuid.UUID, dict[int, int]] = {}
     revoking: dict[uuid.UUID, dict[int, int]] = {}
     for topic_id, held in current.assigned.items():

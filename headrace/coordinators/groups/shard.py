@@ -1,10 +1,9 @@
-"""The groups shard: all groups whose names hash to one partition of `__consumer_offsets`, of both kinds.
+"""The groups shard: all groups, of both types, whose names hash to one partition of `__consumer_offsets`.
 
-It owns the groups' live state and, through `DurableGroups`, what the journal says of them; it looks up the group of a
-command and hands it to the file that knows: `membership` for members of classic groups, `consumer_groups` for
-everything that KIP-848 brought, `offsets` for offsets. Run by the coordinator
-runtime. What holds: a group is here exactly while it has members, somebody about to join, offsets, or a written
-generation.
+It owns the groups' live state and, through `DurableGroups`, their durable state. It looks up the group of a command and
+passes it to the responsible module: `membership` for members of classic groups, `consumer_groups` for everything of
+KIP-848, `offsets` for offsets. Run by the coordinator runtime. Invariant: a group exists here exactly while it has
+members, clients that are about to join, offsets, or a written generation.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from headrace.model.journal_entry import NO_PRODUCER_ID
 from headrace.wire.errors import ErrorCode
 from headrace.world.entropy import Entropy
 
-MAX_RECORDS = 1_000  # in one write of a clean-up, so that it never grows beyond what a batch may have
+MAX_RECORDS = 1_000  # in one write of a clean-up, so that it fits into a batch
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
 
 
@@ -105,7 +104,7 @@ class GroupShard:
         self.durable.apply_end(producer_id, commit)
 
     def loaded(self, now_ms: int) -> Outcome:
-        """Groups go on where they were: same generation, same parts, and a whole session for everybody to report."""
+        """Groups continue where they were: same generation and assignments, and a full session timeout for all members."""
         outcome = Outcome()
         for group_id in self.durable.names():
             group = self._groups[group_id] = restored(group_id, self.durable.groups.get(group_id))
@@ -329,7 +328,7 @@ class GroupShard:
         yield from self._consumers.listings()
 
     def offsets(self) -> Iterator[tuple[str, str, int, int]]:
-        """(group, topic, partition, committed offset) of everything that is kept."""
+        """(group, topic, partition, committed offset) of every committed offset."""
         for group_id, offsets in self.durable.offsets.items():
             for (topic, partition), committed in offsets.items():
                 yield group_id, topic, partition, committed.offset
@@ -344,7 +343,7 @@ def _no_group(group_id: str) -> ErrorCode:
 
 
 def _description(group: Group) -> GroupDescription:
-    """Metadata and parts are shown of a stable group only: in a rebalance they are not settled."""
+    """Metadata and assignments are shown for a stable group only: during a rebalance they may still change."""
     stable = group.state is State.STABLE
     members = tuple(
         MemberDescription(

@@ -1,12 +1,12 @@
-"""What Kafka's consumers write into the opaque bytes of the classic protocol: the embedded consumer protocol.
+"""The embedded consumer protocol: what Kafka's consumers write into the opaque bytes of the classic protocol.
 
     subscription  version: int16, topics: [string], user_data: bytes?
                   v1: owned: [topic: string, partitions: [int32]]   v2: generation: int32   v3: rack: string?
     assignment    version: int16, parts: [topic: string, partitions: [int32]], user_data: bytes?
 
-Lengths are int16 for strings and int32 for everything else. Other kinds of groups (Connect, say) keep their own
-secrets. Pure functions; the rooms that read them are `group.py` (which topics are in use) and `migration.py` and
-`classic_members.py` (classic members in a consumer group).
+Lengths are int16 for strings and int32 for everything else. Other kinds of groups (such as Connect) use other formats.
+Pure functions; called by `group.py` (which topics are in use) and by `migration.py` and `classic_members.py` (classic
+members in a consumer group).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EmbeddedSubscription(Struct, frozen=True):
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics, or None when the bytes are something else. They start the same way in every version."""
+    """The topics, or None if the bytes have another format. All versions start in the same way."""
     try:
         _version, topics = _read_topics(Cursor(metadata, _WHAT))
     except Malformed:
@@ -41,7 +41,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def read_subscription(metadata: bytes) -> EmbeddedSubscription:
-    """Raises Malformed. A version of the future is read as far as it is known."""
+    """Raises Malformed. Of an unknown later version, the known fields are read."""
     cursor = Cursor(metadata, _WHAT)
     version, topics = _read_topics(cursor)
     _skip_user_data(cursor)

@@ -1,13 +1,13 @@
-"""Which topics a pattern stands for, when a member subscribes by a regular expression (KIP-848).
+"""Resolves a subscription by regular expression to topics (KIP-848).
 
-Kafka takes RE2, which cannot be made to think for long. Python's `re` can: `(a|a)*b` tries every way to cut a name into
-pieces. So a pattern is taken only when it is harmless: it does without what RE2 lacks too (look-around, back
-references, possessive and atomic parts, conditions), what it repeats leaves nothing to choose, and the number of ways
-in which a name can be tried, counted beforehand, stays below a limit: three `.*` are fine, four are not. As in RE2, a
-count goes up to 1,000, and the whole name must match.
+Kafka uses RE2, whose running time is bounded. Python's `re` is not bounded: `(a|a)*b` tries every way to split a name.
+So a pattern is accepted only if it is safe. It must not use what RE2 lacks too (look-around, back references,
+possessive and atomic groups, conditions). A repeated part must be unambiguous. And the number of ways to match a name,
+estimated beforehand, must stay below a limit: three `.*` are accepted, four are not. As in RE2, a repeat count is at
+most 1,000, and the whole name must match.
 
-Names that were looked at are remembered, so another topic in the cluster costs each pattern one match. Owned by the
-groups shard's consumer groups.
+Results are cached by name, so a new topic in the cluster costs each pattern one match. Owned by the consumer groups of
+a groups shard.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _FOREIGN = re.compile(r"\(\?<[=!]|\\[1-9]|\(\?P=|\[\[:")
 
 
 class UnfitPattern(Exception):
-    """The message says what is wrong with it."""
+    """The pattern is not accepted; the message says why."""
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """Raises UnfitPattern for what is not a pattern, or not a harmless one."""
+    """Raises UnfitPattern for an invalid or unsafe pattern."""
     if len(text) > MAX_LENGTH:
         raise UnfitPattern(f"it is longer than {MAX_LENGTH} characters")
     if _FOREIGN.search(text):
         raise UnfitPattern("look-around, back references and classes such as [[:alpha:]] are not supported")
-    # What RE2 writes differently: the end of the text, and names of groups.
+    # RE2 has another syntax for the end of the text and for names of groups.
     spelled = re.sub(r"\(\?<(?=\w)", "(?P<", text).replace(r"\z", r"\Z")
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -51,7 +51,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
 
 
 def _ways(tree: Iterable[tuple[Any, Any]], *, repeated: bool) -> int:
-    """In how many ways this part of a pattern can be tried on a name, at most."""
+    """An upper bound for the number of ways in which this part of a pattern can be matched with a name."""
     ways = 1
     for operation, argument in tree:
         name = str(operation).lower()
@@ -89,12 +89,12 @@ class TopicPatterns:
         self._known: dict[str, _Known] = {}
 
     def resolve(self, text: str, names: Collection[str]) -> frozenset[str]:
-        """Those of the names that the pattern stands for. A pattern that is not fit stands for nothing."""
+        """The names that match the pattern. An unsafe pattern matches nothing."""
         known = self._known.get(text)
         if known is None:
             try:
                 known = self._known[text] = _Known(compile_pattern(text))
-            except UnfitPattern:  # it was written down by another version
+            except UnfitPattern:  # it was stored by another version
                 return frozenset()
         present = set(names)
         new = present - known.seen

@@ -1,7 +1,7 @@
-"""What can be asked of the transaction coordinator, and what it answers.
+"""The commands of the transaction coordinator, and their replies.
 
-Handlers translate requests into these and replies back; the runtime carries them; the shard decides them. Commands
-that the coordinator sends to itself stand at the end.
+Handlers translate requests into commands and replies into responses; the runtime passes them on; the shard decides.
+Commands that the coordinator sends to itself are at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.wire.errors import ErrorCode
 
 
 class ProducerReply(Struct, frozen=True):
-    """The producer id and epoch to go on with; or why not."""
+    """The producer id and epoch to continue with, or an error."""
 
     error: ErrorCode = ErrorCode.none
     producer_id: int = NO_PRODUCER_ID
@@ -22,7 +22,7 @@ class ProducerReply(Struct, frozen=True):
 
 
 class FreshIdNeeded(Struct, frozen=True):
-    """The answer to a command that can be decided only with a producer id that was never used: ask again with one."""
+    """The reply to a command that needs an unused producer id: submit it again with one."""
 
 
 class InitProducer(Struct, frozen=True):
@@ -30,7 +30,7 @@ class InitProducer(Struct, frozen=True):
 
     transactional_id: str
     timeout_ms: int
-    expected: tuple[int, int] | None = None  # the producer id and epoch of one that goes on after an error (KIP-360)
+    expected: tuple[int, int] | None = None  # the id and epoch of a producer that continues after an error (KIP-360)
     fresh_id: int | None = None
 
 
@@ -86,7 +86,7 @@ class MarkersWritten(Struct, frozen=True):
 
 
 class TimeUp(Struct, frozen=True):
-    """A transaction was open for as long as its producer allowed."""
+    """A transaction has reached its producer's timeout."""
 
     transactional_id: str
     producer_id: int
@@ -95,4 +95,4 @@ class TimeUp(Struct, frozen=True):
 
 
 class ExpireIds(Struct, frozen=True):
-    """Time to look for transactional ids that nobody uses any more."""
+    """Time to look for expired transactional ids."""

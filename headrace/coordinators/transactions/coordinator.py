@@ -1,8 +1,8 @@
 """The transaction coordinator as the rest of the broker sees it: one object for handlers, leadership and metrics.
 
-Handlers bring commands; the broker reports which partitions of `__transaction_state` it leads. All thinking is in the
-shards, all waiting in the runtime. What is done here: fresh producer ids are fetched for commands that need one, and
-decisions that are durable are carried out, partition by partition, before the transaction counts as complete.
+Handlers submit commands; the broker reports which partitions of `__transaction_state` it leads. All decisions are in
+the shards, all waiting in the runtime. This module does two things: it gets new producer ids for commands that need
+one, and it executes durable decisions, partition by partition, before a transaction counts as complete.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TransactionCoordinator:
         markers: Markers,
         fresh_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """`fresh_id` gives producer ids that were never used."""
+        """`fresh_id` returns producer ids that were never used."""
         self._topics = topics
         self._markers = markers
         self._fresh_id = fresh_id
@@ -79,11 +79,12 @@ class TransactionCoordinator:
     # --- for handlers -----------------------------------------------------------------------------------------------
 
     def submit(self, command: TransactionCommand) -> asyncio.Future[Any]:
-        """Takes effect before it returns; the future has the reply that the command's class names, or KafkaError."""
+        """Takes effect before it returns; the future gets the reply that the command's docstring says, or
+        KafkaError."""
         return self._runtime.submit(command.transactional_id, command)
 
     def settle(self, command: InitProducer | EndTransaction) -> Awaitable[ProducerReply]:
-        """The same, with a fresh producer id where one is needed. A refusal by the runtime is a reply, too."""
+        """The same, with a new producer id if one is needed. A rejection by the runtime is returned as a reply, too."""
         return self._settle(command, self.submit(command))
 
     async def _settle(self, command: InitProducer | EndTransaction, first: asyncio.Future[Any]) -> ProducerReply:
@@ -118,8 +119,8 @@ class TransactionCoordinator:
             written.add_done_callback(partial(self._complete, decision))
 
     def _complete(self, decision: Decision, written: asyncio.Future[None]) -> None:
-        """Where the markers were refused, another coordinator has taken over, and completes the transaction. A shard
-        that is being read back has them written again."""
+        """If markers were rejected, another coordinator has taken over and completes the transaction. A shard that is
+        being loaded has its markers written again."""
         if not written.cancelled() and written.exception() is None:
             name, producer_id, epoch = decision.transactional_id, decision.producer_id, decision.producer_epoch
             self._runtime.tell(name, MarkersWritten(name, producer_id, epoch))

@@ -1,11 +1,11 @@
-"""How a producer may end its transaction: the rules of EndTxn, for both ways of transactions.
+"""How a producer may end its transaction: the rules of EndTxn, for all versions of transactions.
 
-Clients of transaction.version 0 and 1 keep their epoch; an end that comes again names the same epoch and is recognized
-by the state. Clients of version 2 get a new epoch with every end (KIP-890), so an end that comes again names the epoch
-before, and one that names the current epoch is the next transaction's.
+Clients of transaction.version 0 and 1 keep their epoch: a retried EndTxn carries the same epoch and is recognized by
+the state. Clients of version 2 get a new epoch with every end (KIP-890): a retried EndTxn carries the previous epoch,
+and one with the current epoch belongs to the next transaction.
 
-A producer whose time was up does not know it. Its abort is answered as done, and its commit with an error after which
-it may abort and go on (KIP-588). Pure; called by the transactions shard.
+A producer whose transaction timed out does not know it. Its abort is answered with success, and its commit with an
+error after which it may abort and continue (KIP-588). Pure; called by the transactions shard.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _Refused = ProducerReply
 
 
 def end(before: Transaction, command: EndTransaction, now_ms: int) -> Transaction | ProducerReply | FreshIdNeeded:
-    """The transaction as it goes on, or the answer to a request that changes nothing."""
+    """The next state of the transaction, or the reply to a request that changes nothing."""
     again = _comes_again(before, command)
     bumping = command.version >= BUMPING_VERSION
     if bumping and before.state.ending and (command.producer_id, command.epoch) == before.told():
-        return _Refused(ErrorCode.concurrent_transactions)  # the next transaction's end, while this one's is on its way
+        return _Refused(ErrorCode.concurrent_transactions)  # the next EndTxn while this one is in progress
     if command.producer_id != before.producer_id and not again:
         return _Refused(ErrorCode.invalid_producer_id_mapping)
     if before.state.ending:
@@ -44,11 +44,11 @@ def end(before: Transaction, command: EndTransaction, now_ms: int) -> Transactio
         return _second_end(before, command)
     if command.commit:
         return _Refused(ErrorCode.invalid_txn_state)
-    return _decided(before, command, now_ms)  # an abort of nothing, which counts the epoch up all the same
+    return _decided(before, command, now_ms)  # an abort without a transaction also raises the epoch
 
 
 def _comes_again(before: Transaction, command: EndTransaction) -> bool:
-    """Whether it names the epoch that an end, of its own or for its time, has replaced."""
+    """Whether it carries the previous epoch, replaced by its own EndTxn or by a timeout."""
     if before.last_epoch == NO_EPOCH or command.epoch != before.last_epoch:
         return False
     if command.version < BUMPING_VERSION and not before.timed_out:
@@ -79,7 +79,7 @@ def _again(before: Transaction, command: EndTransaction) -> ProducerReply:
     if command.commit != (before.state is State.COMPLETE_COMMIT):
         return _Refused(_late_commit(before))
     if before.epoch == MAX_EPOCH:
-        return _Refused(ErrorCode.producer_fenced)  # the epochs of this producer id ended with its time
+        return _Refused(ErrorCode.producer_fenced)  # the timeout used up the last epoch of this producer id
     return ProducerReply(ErrorCode.none, before.producer_id, before.epoch)
 
 

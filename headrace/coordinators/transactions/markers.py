@@ -1,8 +1,8 @@
-"""Markers: the end of a transaction, written into every partition that it touched.
+"""Markers: the end of a transaction, written to every partition that it touched.
 
-The shard hands out a `Decision` once it is durable; the coordinator has it carried out by whoever reaches the leaders
-of the partitions, and that is what `Markers` asks for. A marker that comes twice does no harm, so whoever is in doubt
-writes it again.
+The shard returns a `Decision` once it is durable. The coordinator passes it to `Markers`, which is implemented by the
+component that reaches the partitions' leaders. Writing a marker twice is harmless, so it is retried whenever the result
+is unknown.
 """
 
 from __future__ import annotations
@@ -42,5 +42,5 @@ class Mark(Struct, frozen=True):
 
 class Markers(Protocol):
     def write(self, marks: Sequence[Mark]) -> asyncio.Future[None]:
-        """Starts at once, in call order. Done when every partition has its marker or is gone; tried until then."""
+        """Starts immediately, in call order. Retried until every partition has its marker or is deleted."""
         ...

@@ -7,7 +7,7 @@ plus one, and optional fields are tagged, at the end.
     value 1  producer_id: int64, epoch: int16, timeout_ms: int32, state: int8,
              partitions: [topic: string, [partition: int32]]?, updated_ms: int64, start_ms: int64,
              tag 0: previous_producer_id: int64, tag 1: next_producer_id: int64, tag 2: version: int16,
-             headrace's own, with which a producer can go on after a restart of its coordinator too:
+             headrace's own, so that a producer can continue after a restart of its coordinator, too:
              tag 10000: last_epoch: int16, tag 10001, without contents: timed_out
     value 0  the same in the older encoding and without tags, from Kafka before 4.0
 

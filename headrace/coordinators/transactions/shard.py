@@ -1,16 +1,16 @@
 """The transactions shard: all transactional ids whose names hash to one partition of `__transaction_state`.
 
-It decides who may use a transactional id, which partitions are in its transaction, and how that ends. Run by the
-coordinator runtime. What holds:
+It decides which producer may use a transactional id, which partitions are in its transaction, and how the transaction
+ends. Run by the coordinator runtime. Invariants:
 
-- A decision to commit or abort is written before any partition hears of it, and never changes after that.
-- There is one producer per id. Whoever begins with an id has a higher epoch than everybody before, and those are
-  refused from then on.
-- A transaction is not open for longer than its producer allowed. One that is aborted for its time gets the next epoch;
-  its producer, told that it is not known (UNKNOWN_PRODUCER_ID), may ask for that epoch and go on (KIP-588), unless
-  somebody else has begun meanwhile.
+- A decision to commit or abort is written before any marker, and never changes after that.
+- There is one producer per id. A producer that initializes an id gets a higher epoch than all before, and those are
+  rejected from then on.
+- A transaction is not open for longer than its producer's timeout. If it is aborted by the timeout, it gets the next
+  epoch. Its producer gets UNKNOWN_PRODUCER_ID and may then ask for that epoch and continue (KIP-588), unless another
+  producer has initialized the id in the meantime.
 
-Everything here follows from the records, timers apart, so there is no live state that a crash could take.
+Except for timers, all state is derived from the records, so there is no live state that a crash could lose.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from headrace.wire.errors import ErrorCode, Malformed
 
 logger = logging.getLogger(__name__)
 
-MAX_RECORDS = 1_000  # in one write of a clean-up, so that it never grows beyond what a batch may have
+MAX_RECORDS = 1_000  # in one write of a clean-up, so that it fits into a batch
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
 
 
@@ -77,15 +77,16 @@ class TransactionShard:
             else:
                 self.transactions[transactional_id] = read_transaction(value)
         except Malformed as error:
-            # One record that a newer version wrote must not cost all the others.
+            # An unreadable record, written by a newer version, must not make all the others unavailable.
             logger.warning("skipped: %s", error)
 
     def apply_end(self, producer_id: int, commit: bool) -> None:
-        """Nobody writes into this journal in a transaction."""
+        """Records of this journal are never part of a transaction."""
 
     def loaded(self, now_ms: int) -> Outcome:
-        """Decisions that may not have reached every partition are carried out again; open transactions keep their
-        time."""
+        """Decisions that may not have reached every partition are executed again; open transactions keep their
+        timeouts.
+        """
         outcome = Outcome()
         for transactional_id, transaction in self.transactions.items():
             if transaction.state.ending:
@@ -191,7 +192,7 @@ class TransactionShard:
     # --- with time --------------------------------------------------------------------------------------------------
 
     def _set_timeout(self, transactional_id: str, opened: Transaction, outcome: Outcome, now_ms: int) -> None:
-        # The wall clock may have jumped, so what is left of the time is at most all of it.
+        # The wall clock may have jumped, so the remaining time is capped at the full timeout.
         left_ms = min(max(0, opened.start_ms + opened.timeout_ms - now_ms), opened.timeout_ms)
         command = TimeUp(transactional_id, opened.producer_id, opened.epoch, opened.start_ms)
         outcome.set_timer(("timeout", transactional_id), left_ms, command)
@@ -230,7 +231,7 @@ def _current(transaction: Transaction) -> tuple[int, int]:
 
 
 def _last(transaction: Transaction) -> tuple[int, int] | None:
-    """Whom a producer takes itself for that has not heard of its new id or epoch."""
+    """The producer id and epoch of a producer that has not received its new ones."""
     if transaction.last_epoch == NO_EPOCH:
         return None
     rotated = transaction.epoch == 0

@@ -1,16 +1,17 @@
-"""One transactional id and its transaction: what is known of it, and the ways from state to state.
+"""One transactional id and its transaction: its fields, and the transitions between its states.
 
     Empty ────────add──────────> Ongoing ──commit──> PrepareCommit ──markers written──> CompleteCommit
       ^                          │   ^  └───abort──> PrepareAbort  ──markers written──> CompleteAbort
       │                          └add┘                                                    │      │
       └───────────────────────────init────────────────────────────────────────────────────┴─add─> Ongoing
 
-From Empty and from the two complete states an abort of nothing leads to PrepareAbort too, because a producer of
-transaction version 2 counts its epoch up with every end (KIP-890). From there an id that nobody uses any more is dead:
-its record is a tombstone.
+An abort without an open transaction also leads from Empty and from the two complete states to PrepareAbort, because a
+producer of transaction version 2 raises its epoch with every end (KIP-890). From the same states an unused id expires:
+its record becomes a tombstone.
 
-A transaction is a value: a change makes a new one, which is written, and then takes the old one's place. Owned by the
-transaction shard. What holds: `moved` is the only way to another state, and refuses what the picture does not show.
+A transaction is an immutable value: a change creates a new one, which is written and then replaces the old one. Owned
+by the transaction shard. Invariant: `moved` is the only way to another state, and rejects transitions that are not in
+the diagram.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class State(Enum):
 
     @property
     def ending(self) -> bool:
-        """The decision is made, and the markers are on their way."""
+        """The decision is made, and the markers are being written."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
@@ -60,7 +61,7 @@ _FROM: dict[State, set[State]] = {
 class Transaction(Struct, frozen=True):
     producer_id: int
     epoch: int = NO_EPOCH
-    last_epoch: int = NO_EPOCH  # the one before, of a producer that may not have heard of `epoch` yet
+    last_epoch: int = NO_EPOCH  # the previous one, for a producer that may not have received `epoch` yet
     previous_producer_id: int = NO_PRODUCER_ID  # had all epochs used up
     next_producer_id: int = NO_PRODUCER_ID  # takes over when the markers are written
     timeout_ms: int = 0
@@ -73,7 +74,7 @@ class Transaction(Struct, frozen=True):
 
     @property
     def exhausted(self) -> bool:
-        """No further epoch can be given to a client; the one above is kept for a last marker."""
+        """No further epoch can be given to a client; the highest one is reserved for a last marker."""
         return self.epoch >= MAX_EPOCH - 1
 
     def moved(self, state: State, now_ms: int, **changes: Any) -> Transaction:
@@ -84,12 +85,12 @@ class Transaction(Struct, frozen=True):
     # --- the producer -----------------------------------------------------------------------------------------------
 
     def bumped(self, timeout_ms: int, last_epoch: int, now_ms: int) -> Transaction:
-        """For the producer that begins, or begins again, with this id."""
+        """For a producer that initializes this id."""
         assert not self.exhausted, "there is no epoch left"
         return self._begun(timeout_ms, now_ms, epoch=self.epoch + 1, last_epoch=last_epoch)
 
     def rotated(self, fresh_id: int, timeout_ms: int, last_epoch: int, now_ms: int) -> Transaction:
-        """All epochs are used up: the transactional id goes on with another producer id."""
+        """All epochs are used up: the transactional id continues with another producer id."""
         return self._begun(
             timeout_ms,
             now_ms,
@@ -100,7 +101,7 @@ class Transaction(Struct, frozen=True):
         )
 
     def kept(self, timeout_ms: int, now_ms: int) -> Transaction:
-        """For a producer that asks again because it has not heard the answer."""
+        """For a producer that retries because it has not received the response."""
         return self._begun(timeout_ms, now_ms)
 
     def _begun(self, timeout_ms: int, now_ms: int, **changes: Any) -> Transaction:
@@ -115,13 +116,13 @@ class Transaction(Struct, frozen=True):
             now_ms,
             partitions=self.partitions | added,
             start_ms=start_ms,
-            last_epoch=NO_EPOCH,  # who opens a transaction has heard of the epoch
+            last_epoch=NO_EPOCH,  # a producer that opens a transaction has received the epoch
             version=version,
             timed_out=False,
         )
 
     def ended(self, commit: bool, version: int, fresh_id: int, now_ms: int) -> Transaction:
-        """By its own producer; `fresh_id` takes over where the epochs of this one are used up."""
+        """By its own producer; `fresh_id` is used if the epochs of this producer id are used up."""
         changes: dict[str, Any] = {"version": version, "next_producer_id": fresh_id, "timed_out": False}
         if version >= BUMPING_VERSION:
             changes |= {"epoch": self.epoch + 1, "last_epoch": self.epoch}
@@ -139,8 +140,8 @@ class Transaction(Struct, frozen=True):
         )
 
     def fenced(self, now_ms: int) -> Transaction:
-        """Aborted because somebody else begins with this id: the next epoch is given to nobody, so the old producer
-        cannot slip in before the new one."""
+        """Aborted because another producer initializes this id: the next epoch is given to nobody, so the old producer
+        cannot get in before the new one."""
         epoch = min(self.epoch + 2, MAX_EPOCH)
         return self._ending(False, now_ms, epoch=epoch, last_epoch=NO_EPOCH, version=BUMPING_VERSION)
 
@@ -163,7 +164,7 @@ class Transaction(Struct, frozen=True):
         return self.moved(State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT, now_ms, **changes)
 
     def told(self) -> tuple[int, int]:
-        """The producer id and epoch that the client goes on with."""
+        """The producer id and epoch that the client continues with."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.epoch

@@ -1,8 +1,8 @@
-"""The range assignor: each topic is cut into runs of neighbouring partitions, one run per member.
+"""The range assignor: splits each topic into ranges of consecutive partitions, one range per member.
 
-Topics with equally many partitions and the same subscribers are cut in the same places, so a member has the same
-partition numbers of all of them: what joins on a key needs. Members stand in the order of their instance ids, then of
-their member ids, so a static member that comes back gets the same run.
+Topics with the same number of partitions and the same subscribers are split at the same places. So a member gets the
+same partition numbers of all of them, as joins on a key require. Members are ordered by instance id and then by member
+id, so a static member that comes back gets the same range.
 """
 
 from __future__ import annotations

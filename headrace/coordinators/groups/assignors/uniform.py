@@ -1,12 +1,12 @@
-"""The uniform assignor: everybody gets equally many partitions, and as few as possible change hands.
+"""The uniform assignor: all members get about the same number of partitions, and as few as possible move.
 
-1. Everybody keeps what the last plan gave them, as far as it is still wanted and still there.
-2. What has no holder goes to whoever wants it and has least.
-3. Who has at least two more than somebody else who wants one of them too hands it over.
+1. Every member keeps what the last assignment gave it, if it still subscribes to it and it still exists.
+2. A partition without an owner goes to the subscriber with the fewest partitions.
+3. A member with at least two more partitions than another subscriber of one of them gives that one up.
 
-Where all members want the same topics, the shares differ by at most one and no partition moves that did not have to.
-Where they do not, no single handing over could make the shares more even. Topics with the same takers are treated
-alike, so a group of one kind of members is levelled in one go.
+If all members subscribe to the same topics, the numbers differ by at most one and no partition moves unnecessarily.
+Otherwise no single move could make the numbers more even. Topics with the same subscribers are handled together, so a
+group of members of one kind is balanced in one pass.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def assign_uniform(wishes: Mapping[str, Wish], counts: Mapping[uuid.UUID, int]) 
     loads = [0] * len(members)
     shares: list[dict[int, set[int]]] = [{} for _ in members]
     homeless = _keep([wishes[member] for member in members], topics, counts, shares, loads)
-    # Who can choose least comes first: the partitions with few takers.
+    # The partitions with the fewest takers come first, since there is the least choice for them.
     order = sorted(families, key=lambda takers: (len(takers), takers))
     for takers in order:
         _give(takers, [place for number in families[takers] for place in homeless.get(number, ())], shares, loads)
     uneven = True
-    while uneven:  # every move makes the sum of the squared loads smaller, so this ends
+    while uneven:  # every move reduces the sum of the squared loads, so this terminates
         moves = [_level(takers, families[takers], shares, loads) for takers in order]
         uneven = len(order) > 1 and any(moves)
     return {

@@ -1,7 +1,8 @@
-"""What an assignor is: a pure function from the members' wishes and the sizes of topics to a plan.
+"""The interface of an assignor: a pure function from the members' subscriptions and the sizes of topics to an
+assignment.
 
-The plan gives every partition of every topic that somebody wants to exactly one member who wants it. The broker runs
-the assignor (KIP-848); members name the one they prefer.
+The result assigns every partition of every subscribed topic to exactly one of its subscribers. The broker runs the
+assignor (KIP-848); members name the one they prefer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from headrace.coordinators.groups.reconciliation import Parts
 
 
 class Wish(Struct, frozen=True):
-    """What one member wants, and what the last plan gave it."""
+    """What one member subscribes to, and what the last assignment gave it."""
 
     topics: frozenset[uuid.UUID]
     has: Parts
