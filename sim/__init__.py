@@ -1,1 +1,1 @@
-"""The simulator: time, disk and chance that a test holds in its hand."""
+"""The simulator: time, disk and randomness under a test's control."""

@@ -1,10 +1,10 @@
-"""`python -m sim`: many seeds' stories on all cores, or one seed in full. Ends with 1 if a story fails.
+"""`python -m sim`: runs the stories of many seeds on all cores, or one seed in full. Exits with 1 if a story fails.
 
-    python -m sim --seeds 200             seeds 0 to 199, two at a time; every hundredth is told twice and compared
+    python -m sim --seeds 200             seeds 0 to 199, two at a time; every hundredth is run twice and compared
     python -m sim --seed 17               one story, with its verdict
-    python -m sim --seed 17 --history F   and what its clients saw, for `python -m sim.history F`
+    python -m sim --seed 17 --history F   also writes what its clients saw, for `python -m sim.history F`
 
-Hashes of texts must not differ between runs, so the program starts itself again with a fixed hash seed where needed.
+Hashes of strings must not differ between runs, so the program restarts itself with a fixed hash seed if necessary.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from sim import teller
 from sim.story import Plot, tell
 
-EVERY = 100  # of so many seeds, one is told twice
-_STORIES_EACH = 20  # of one process
+EVERY = 100  # one of this many seeds is run twice
+_STORIES_EACH = 20  # stories per process
 
 
 def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
@@ -55,7 +55,7 @@ def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
 
 
 def _told(seeds: Sequence[int], jobs: int, trouble_s: float) -> Iterator[teller.Told]:
-    """In new processes now and then, so that none grows for hours."""
+    """Starts new processes from time to time, so that none grows for hours."""
     spawn, many = multiprocessing.get_context("spawn"), _STORIES_EACH * jobs
     for some in (seeds[at : at + many] for at in range(0, len(seeds), many)):
         with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:

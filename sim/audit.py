@@ -1,8 +1,8 @@
-"""The auditor of a simulated cluster: it sees every write to ZooKeeper and every replica's log.
+"""The auditor of a simulated cluster: it checks every write to ZooKeeper and every replica's log.
 
-Two kinds of audit. While the cluster runs: each partition state that is written must follow from the one before it
-(`StateAudit`). When everything is healed and at rest: all replicas of a partition hold the same batches, whose leader
-epochs rise (`compare_replicas`, which also tells the recorder of every batch, for the checks of the log). Called by
+There are two kinds of audit. While the cluster runs, each partition state that is written must follow from the previous
+one (`StateAudit`). After all faults are removed, all replicas of a partition must hold the same batches with increasing
+leader epochs (`compare_replicas`, which also reports every batch to the recorder, for the checks of the log). Called by
 sim/story.py. Violations are sentences.
 """
 
@@ -43,14 +43,14 @@ class StateAudit:
         if len(set(isr)) != len(isr):
             self._wrong(path, f"the ISR {isr} names somebody twice")
         lays_down = before is not None and (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
-        if after.leader != NO_LEADER and after.leader not in isr and not lays_down:  # one whose disk failed does
+        if after.leader != NO_LEADER and after.leader not in isr and not lays_down:  # else its disk failed
             self._wrong(path, f"the leader {after.leader} is not in the ISR {isr}")
         if before is None:
             return
         if after.leader_epoch < before.leader_epoch:
             self._wrong(path, f"the leader epoch fell from {before.leader_epoch} to {after.leader_epoch}")
         newest = self._offices.get(path, -1)
-        if 0 <= after.controller_epoch < newest:  # a leader that changes its ISR writes none
+        if 0 <= after.controller_epoch < newest:  # a leader that changes its ISR writes no controller epoch
             self._wrong(path, f"a controller of epoch {after.controller_epoch} wrote after one of {newest}")
         self._offices[path] = max(newest, after.controller_epoch)
         if after.leader not in (before.leader, NO_LEADER):
@@ -69,7 +69,7 @@ class StateAudit:
 def compare_replicas(
     disks: Mapping[int, SimDisk], data: Path, topics: Mapping[str, list[tuple[int, ...]]], recorder: Recorder
 ) -> list[str]:
-    """All replicas of each partition (by topic and number) hold the same batches; how they differ, otherwise."""
+    """Checks that all replicas of each partition (by topic and number) hold the same batches; returns differences."""
     wrong: list[str] = []
     for topic, partitions in topics.items():
         for index, replicas in enumerate(partitions):

@@ -1,9 +1,9 @@
-"""A whole cluster in one process: brokers with computers of their own, a network, a ZooKeeper; time is a number.
+"""A whole cluster in one process: brokers on separate simulated computers, a network, a ZooKeeper, and virtual time.
 
-What runs in each broker is the real thing (headrace/server/broker.py), with a world of simulated doors: its disk can
-lose power, its clock can be set wrong, its links can be cut, and its process can be paused or killed between any two
-steps. A broker that stops by itself is started again after a while, as a supervisor does, and its reason is kept. One
-seed gives one run. Called by sim/story.py and by tests; nothing here decides what goes wrong, see sim/faults.py.
+Each broker runs the real code (headrace/server/broker.py), with simulated implementations of disk, clock and network:
+its disk can lose power, its clock can be set wrong, its links can be cut, and its process can be paused or killed
+between any two steps. A broker that stops by itself is restarted after a while, as a supervisor does, and its reason is
+recorded. One seed gives one run. Called by sim/story.py and by tests; faults are chosen in sim/faults.py.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from sim.zookeeper import SimZooKeeper
 DATA = Path("/data")
 PORT = 9092
 _RESTART_S = 1.0
-_MOST_DEATHS = 100  # a broker that cannot live is not started for ever: each life leaves its memory
-_SWEEPS = 10  # not until nothing is left: another thread may make rubbish as fast as it is swept up
+_MOST_DEATHS = 100  # limits the restarts of a broker that keeps failing: each start leaves memory behind
+_SWEEPS = 10  # bounded: another thread may create garbage as fast as it is collected
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "offsets.topic.num.partitions": "2",
@@ -68,7 +68,7 @@ class Machine:
         return self.process is not None
 
     def start(self) -> None:
-        """As a supervisor does: at once, and again whenever the broker ends by itself."""
+        """Starts the broker, and restarts it whenever it ends by itself, as a supervisor does."""
         if self.process is None:
             self._lives += 1
             self._cluster.network.power_back(self.name)
@@ -99,7 +99,7 @@ class Machine:
                 asyncio.get_running_loop().call_later(_RESTART_S, self.start)
 
     async def stop(self) -> None:
-        """A clean stop, however long it takes; a broker that has not come up yet is killed."""
+        """A clean stop without a time limit; a broker that is still starting is killed."""
         process, broker = self.process, self.broker
         if process is None or broker is None:
             return
@@ -118,7 +118,7 @@ class Machine:
             self.disk.process_died()
 
     def cut_power(self) -> None:
-        """What was not synced is lost, kept or torn; nobody is told."""
+        """Unsynced writes are lost, kept or torn; peers are not notified."""
         if self.process is not None:
             self.process.kill()
             self._cluster.forget(self.process)
@@ -127,12 +127,12 @@ class Machine:
         self.disk.crash(self._cluster.random)
 
     def set_clock_off(self, by_ms: int) -> None:
-        """The wall clock is wrong by so much from now on."""
+        """Shifts the wall clock by this much."""
         self.clock.jump(by_ms - self._clock_off_ms)
         self._clock_off_ms = by_ms
 
     def replace_disk(self) -> None:
-        """An empty one in the place of the one that broke."""
+        """Replaces the disk with an empty one."""
         assert self.process is None, "stop the broker first"
         self.lost_disks.append(self.disk)
         self.disk = SimDisk(random.Random(f"disk {self._cluster.seed} {self.id} {len(self.lost_disks)}"))
@@ -146,7 +146,7 @@ class SimCluster:
         self.ensemble = SimZooKeeper(seed)
         own = SETTINGS | (settings or {})
         self.machines = {number: Machine(self, number, own) for number in range(1, brokers + 1)}
-        self.graves: list[Process] = []  # kept, so that no dead task is swept up while the living run
+        self.graves: list[Process] = []  # kept, so that tasks of killed processes are not collected while others run
         self._callers = 0
 
     def start(self) -> None:
@@ -157,8 +157,8 @@ class SimCluster:
         self.graves.append(process)
 
     def bury(self) -> None:
-        """Let go of everything; the cluster is of no use after this. What the killed left in memory is swept up now,
-        not while the next cluster runs: their `finally` blocks run into nothing, and may complain."""
+        """Release everything; the cluster cannot be used after this. Tasks of killed processes are collected now, not
+        while the next cluster runs: their `finally` blocks run without a loop and may raise."""
         complaints, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -166,7 +166,7 @@ class SimCluster:
                     process.let_go()
                 del self.graves, self.machines, self.network, self.ensemble
                 for _ in range(_SWEEPS):
-                    if not gc.collect():  # a `finally` may keep others for one more turn
+                    if not gc.collect():  # a `finally` may keep others alive for one more pass
                         break
         finally:
             sys.unraisablehook = complaints
@@ -176,14 +176,14 @@ class SimCluster:
         return [machine.name for machine in self.machines.values()]
 
     def caller(self, name: str) -> Caller:
-        """A client's way in, from a host of its own that no fault touches."""
+        """A connection for a client, from its own host, which no fault affects."""
         self._callers += 1
         places = [Address(host, PORT) for host in self.hosts]
         seed = hash((self.seed, self._callers))
         return Caller(self.network.host(name), SimClock(), places, name, seed)
 
     def states(self) -> list[PartitionState]:
-        """Every partition as it stands in ZooKeeper."""
+        """The state of every partition in ZooKeeper."""
         found = []
         for folder in self.ensemble.names_below(znodes.PARTITIONS):
             for index in self.ensemble.names_below(f"{znodes.PARTITIONS}/{folder}"):

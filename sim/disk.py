@@ -1,16 +1,16 @@
-"""A disk that can crash: what was synced survives, everything else is lost, kept, or torn, as a die decides.
+"""A disk that can crash: synced data survives, everything else is lost, kept, or torn at random.
 
 Passes the same contract tests as the real one (tests/contract/test_disk_contract.py). A file has the contents that the
 running process sees, the contents that are on stable storage, and the writes in between. A folder has the same for
-names. What a crash may leave:
+names. What may remain after a crash:
 
-- of each unsynced write nothing, all, or some of its sectors (512 bytes); which writes survive is independent, so a
-  later one may survive an earlier one, but never lies below it;
+- of each unsynced write nothing, all, or some of its sectors (512 bytes). Each write survives independently, so a later
+  one may survive while an earlier one is lost, but they are never applied in another order;
 - of each folder's unsynced name changes any number from the first on, a rename counting as one. Journaling file
   systems keep that order, and no more is assumed;
-- a file whose name did not survive is gone, however well it was synced.
+- a file whose name did not survive is gone, even if its contents were synced.
 
-Faults to order: `fail_syncs` (EIO; the unsynced writes are then forgotten, as a kernel does), `room_bytes` (ENOSPC
+Faults on request: `fail_syncs` (EIO; the unsynced writes are then dropped, as a kernel does), `room_bytes` (ENOSPC
 after a short write), `cold` (nothing is cached), `flip_bit`. Everything runs inline, on one thread.
 """
 
@@ -150,7 +150,7 @@ class SimFile:
 
 class SimDisk:
     def __init__(self, delays: random.Random | None = None) -> None:
-        """With `delays`, work off the loop takes a time that is drawn from them."""
+        """With `delays`, work off the loop takes a random time drawn from them."""
         self.life = 0
         self.cold = False
         self.fail_syncs = 0
@@ -162,13 +162,13 @@ class SimDisk:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def crash(self, rng: random.Random) -> None:
-        """The power goes, and comes back: open files are dead, locks are free."""
+        """Power is lost and comes back: open files become invalid, locks are released."""
         self.life += 1
         self._locks.clear()
         self._root.crash(rng)
 
     def process_died(self) -> None:
-        """The files of a process that is gone are closed, and its locks are free; what it wrote is there."""
+        """The process has ended: its files are closed and its locks released; what it wrote is kept."""
         self.life += 1
         self._locks.clear()
 
@@ -179,7 +179,7 @@ class SimDisk:
                 data[bit // 8] ^= 1 << bit % 8
 
     def take_room(self, size: int, *, partly: bool = False) -> int:
-        """Count `size` more bytes against the room there is; how many of them do not fit."""
+        """Count `size` more bytes against the free space; returns how many of them do not fit."""
         if self.room_bytes is None:
             return 0
         missing = max(0, size - max(0, self.room_bytes))
@@ -321,7 +321,7 @@ def _resize(target: bytearray, size: int) -> None:
 
 
 def _sectors(position: int, data: bytes) -> list[tuple[int, bytes]]:
-    """The write in pieces that a disk writes whole."""
+    """The write, split into pieces that a disk writes atomically."""
     pieces: list[tuple[int, bytes]] = []
     at = 0
     while at < len(data):

@@ -1,9 +1,9 @@
-"""What goes wrong in a simulation: a plan of faults drawn from the seed, and how each is done and undone.
+"""The faults of a simulation: a plan drawn from the seed, and how each fault is injected and removed.
 
-Every fault has a beginning and an end; several may overlap. What headrace promises bounds what may be drawn: what was
-acknowledged survives as long as one in-sync replica keeps its disk, so power is cut from one machine at a time and
-not again before every replica is back in sync; with `headrace.flush=fsync` everything may lose power at once. All other
-faults come as the dice have it. Used by sim/story.py; `KINDS` is the list for docs/simulation.md.
+Every fault has a beginning and an end; several may overlap. The faults are limited by what headrace promises: an
+acknowledged record survives as long as one in-sync replica keeps its disk. So power is cut on one machine at a time,
+and not again before every replica is back in sync; with `headrace.flush=fsync` all machines may lose power at once. All
+other faults are random. Used by sim/story.py; `KINDS` is the list for docs/simulation.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from sim.cluster import Machine, SimCluster
 
 Done = Callable[[str], None]
-_FARTHEST_MS = 3_000_000  # records from the future are refused from an hour on
+_FARTHEST_MS = 3_000_000  # records more than an hour in the future are rejected
 
 KINDS = {
     "kill": "a broker is killed, and started again",
@@ -47,16 +47,16 @@ class Faults:
         self._cluster = cluster
         self._random = random.Random(f"faults {seed}")
         self._kinds = [kind for kind in KINDS if fsync or kind != "blackout"]
-        self._longest_rest_s = 1.5 if self._random.random() < 0.3 else 8.0  # some seeds are storms
+        self._longest_rest_s = 1.5 if self._random.random() < 0.3 else 8.0  # some seeds have frequent faults
         self._tell = tell
         self._synced = fsync
-        self._losing = False  # somebody has lost writes and is not back in sync
+        self._losing = False  # a machine has lost writes and is not back in sync
 
     async def run(self, duration_s: float) -> None:
-        """Faults for so long; when this returns, the last one may still be under way."""
+        """Injects faults for this time; when this returns, the last one may still be active."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + duration_s
-        longest_rest_s = min(self._longest_rest_s, duration_s / 4)  # also in a short story something happens
+        longest_rest_s = min(self._longest_rest_s, duration_s / 4)  # a short story needs faults, too
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(self._random.uniform(0.2, longest_rest_s))
@@ -65,7 +65,7 @@ class Faults:
                 group.create_task(self._one(self._random.choice(self._kinds)))
 
     async def heal(self) -> None:
-        """Everything works again, for good."""
+        """Removes all faults permanently."""
         self._cluster.network.mend()
         if not self._cluster.ensemble.running:
             self._cluster.ensemble.start()

@@ -1,12 +1,12 @@
-"""An event loop whose time is a number.
+"""An event loop with virtual time.
 
-A simulation runs here: as long as something is ready it runs in order, and when nothing is, time jumps to the next
-timer. A day of waiting takes as long as the work that is done in it, and one seed gives one history: timers that fall
-due together fire in the order they were set, and blocking work (`run_in_executor`) runs on the loop itself, after a
-delay drawn from the seed, so that what overtakes what is decided by the seed and by nothing else.
+A simulation runs here: as long as callbacks are ready they run in order, and when none is, time jumps to the next
+timer. A day of waiting takes only as long as the work done in it, and one seed gives one history: timers that are due
+at the same time fire in the order they were set, and blocking work (`run_in_executor`) runs on the loop itself, after a
+delay drawn from the seed. So the order of events depends on the seed alone.
 
-There is no selector, no socket and no thread; the simulator brings its own network and disk. Called by simulation
-tests through `run`. Invariant: time never goes back, and no callback runs before its time.
+There is no selector, no socket and no thread; the simulator has its own network and disk. Called by simulation tests
+through `run`. Invariant: time never goes back, and no callback runs before its time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ SLOWEST_WORK_S = 0.005
 
 
 class Deadlock(Exception):
-    """Everything waits and nothing will ever wake it."""
+    """All tasks wait, and no timer will ever wake them."""
 
 
 class Overtime(Exception):
-    """The simulation outlived its limit: something repeats itself while the story waits for what never comes."""
+    """The simulation exceeded its time limit: a timer repeats while the story waits for something that never
+    happens."""
 
 
 class SimTask(asyncio.Task[T]):
-    """A task whose place in a set depends on when it first came into one; the usual hash is an address in memory."""
+    """A task with a sequential number as its hash, so that the order of sets is deterministic; the usual hash is a
+    memory address."""
 
     _number: int | None = None
     process: Process | None = None  # that it belongs to
@@ -99,14 +101,14 @@ class SimTimer(asyncio.TimerHandle):
         self._cancelled = False
         self._repr = None
         self._source_traceback = None
-        self._scheduled = False  # asyncio counts those that are cancelled; here they go when their time comes
+        self._scheduled = False  # asyncio counts cancelled timers; here they are dropped when they become due
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """asyncio's own loop, with another way to its next callback: nothing is waited for, and processes are asked."""
+    """asyncio's own loop, with another selection of the next callback: it never waits, and checks processes first."""
 
     _ready: deque[SimHandle | SimTimer]
-    _scheduled: list[tuple[float, int, SimTimer]]  # a heap; those of one moment in the order of their making
+    _scheduled: list[tuple[float, int, SimTimer]]  # a heap; timers of the same time in the order of their creation
     _stopping: bool
     _closed: bool
 
@@ -126,7 +128,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
         if self._closed:
-            raise RuntimeError("the simulation is over")  # what the killed still want is nobody's affair
+            raise RuntimeError("the simulation is over")  # calls of killed tasks are ignored
         handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -146,7 +148,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """What asyncio does between two looks at its sockets: run what is ready; if nothing is, let time pass."""
+        """One iteration of the loop: run ready callbacks; if there are none, advance the time."""
         ready, timers = self._ready, self._scheduled
         if not ready and not self._stopping:
             self._jump_to_next_timer()
@@ -162,7 +164,7 @@ class SimLoop(asyncio.BaseEventLoop):
                     process.hold(handle)
 
     def _jump_to_next_timer(self) -> None:
-        """Move the time to exactly the next timer: adding up differences would drift away from it."""
+        """Set the time to exactly the next timer: adding differences would drift."""
         timers = self._scheduled
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
@@ -201,7 +203,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return "\n".join(lines)
 
     def _write_to_self(self) -> None:
-        """asyncio wakes its selector with this; here nothing sleeps."""
+        """asyncio wakes its selector with this; here there is none."""
 
 
 def _work(done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:

@@ -1,9 +1,9 @@
-"""A network whose links can be cut, one way or both, and slowed, and whose connections break when told to.
+"""A network whose links can be cut, in one or both directions, and slowed, and whose connections can be broken.
 
-`SimNetwork` is the wire between hosts; each host has its own `Net` (`network.host("broker-1")`), whose name is its
-address. A host runs one process: a process that dies closes its connections, as its kernel would; a host that loses
-power says nothing, and its peers learn of it when it is back. What travels over a cut link is not lost: it arrives when
-the link is mended, if the connection has lasted, as TCP does it. Passes the same contract as the real one
+`SimNetwork` is the network between hosts; each host has its own `Net` (`network.host("broker-1")`), and its name is its
+address. A host runs one process: when a process dies, its connections are closed, as its kernel would do; when a host
+loses power, its peers learn of it only when it is back. Data on a cut link is not lost: it arrives when the link is
+restored, if the connection still exists, as with TCP. Passes the same contract as the real network
 (tests/contract/test_net_contract.py).
 
 Invariant: the bytes of a connection arrive in order, each once, or the connection ends.
@@ -35,7 +35,7 @@ class SimNetwork:
     def __init__(self, seed: int = 0) -> None:
         self.doors: dict[Address, SimDoor] = {}
         self.connections: set[_Connection] = set()
-        self.context = contextvars.copy_context()  # the network's own: it works while processes stand still
+        self.context = contextvars.copy_context()  # the network's own: it works while processes are paused
         self._ports = itertools.count(_FIRST_PORT)
         self._random = random.Random(seed)
         self._cut: set[tuple[str, str]] = set()
@@ -49,13 +49,13 @@ class SimNetwork:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """Nothing from `source` reaches `target` any more; and nothing the other way round."""
+        """Nothing from `source` reaches `target` any more, nor in the other direction unless `one_way`."""
         self._cut.add((source, target))
         if not one_way:
             self._cut.add((target, source))
 
     def mend(self) -> None:
-        """All links are up, and as fast as ever."""
+        """All links are up again, at full speed."""
         self._cut.clear()
         self._delay_s.clear()
         self._bytes_per_s.clear()
@@ -67,21 +67,21 @@ class SimNetwork:
                 future.set_result(None)
 
     def slow(self, source: str, target: str, delay_s: float) -> None:
-        """What goes between the two takes about so long."""
+        """Data between the two takes about this long."""
         self._delay_s[source, target] = self._delay_s[target, source] = delay_s
 
     def narrow(self, source: str, target: str, bytes_per_s: float) -> None:
-        """No connection carries more than so much from the one to the other."""
+        """Limits the rate of each connection from the one to the other."""
         self._bytes_per_s[source, target] = bytes_per_s
 
     def reset(self, one: str, other: str) -> None:
-        """Connections between the two break: both sides are told."""
+        """Breaks the connections between the two; both sides are notified."""
         for connection in self.ordered():
             if {end.host for end in connection.ends} == {one, other}:
                 connection.fail(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def process_died(self, host: str) -> None:
-        """The kernel closes what the process had open, doors too; peers hear of it as far as links let them."""
+        """The kernel closes the process's connections and listening sockets; peers are notified if the links are up."""
         self._forget_doors(host)
         for connection in self.ordered():
             for end in connection.ends:
@@ -89,7 +89,7 @@ class SimNetwork:
                     end.vanish(tell=True)
 
     def power_lost(self, host: str) -> None:
-        """Nobody is told anything; `power_back` is when peers get to know."""
+        """Peers are not notified until `power_back`."""
         self._forget_doors(host)
         for connection in self.ordered():
             for end in connection.ends:
@@ -108,7 +108,7 @@ class SimNetwork:
     # --- the wire ---------------------------------------------------------------------------------------------------
 
     def ordered(self) -> list[_Connection]:
-        """Open connections in the order of their making: a set's own order would depend on memory."""
+        """Open connections in the order of their creation: the order of a set would depend on memory addresses."""
         return sorted(self.connections, key=lambda connection: connection.number)
 
     def passes(self, source: str, target: str) -> bool:
@@ -119,7 +119,7 @@ class SimNetwork:
         return self._random.uniform(0, _SLOWEST_HOP_S) + slow_s * self._random.uniform(0.5, 1.5)
 
     def load_s(self, source: str, target: str, size: int) -> float:
-        """How long a connection is busy with so many bytes."""
+        """How long a connection is busy with this many bytes."""
         rate = self._bytes_per_s.get((source, target))
         return 0.0 if rate is None else size / rate
 
@@ -218,7 +218,7 @@ class SimTransport(asyncio.Transport):
         super().__init__({"sockname": here, "peername": there})
         self.host = here[0]
         self.peer: SimTransport = self
-        self.gone = False  # nobody is at this end any more
+        self.gone = False  # this end is closed
         self._network = network
         self._connection = connection
         self._protocol: asyncio.BaseProtocol | None = None
@@ -240,7 +240,7 @@ class SimTransport(asyncio.Transport):
         protocol.connection_made(self)
 
     def serve(self, factory: Protocol, context: contextvars.Context) -> None:
-        """As soon as the process behind the door looks."""
+        """Accepts the connection as soon as the listening process runs."""
         self._context = context.copy()
         asyncio.get_running_loop().call_soon(lambda: self.live(factory(), self._context), context=self._context)
 
@@ -254,7 +254,7 @@ class SimTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def vanish(self, *, tell: bool) -> None:
-        """This end is no more; `tell`: the other one is to hear of it."""
+        """Closes this end; with `tell`, the other end is notified."""
         if tell:
             self._send(None)
         self.gone = self._closing = True
@@ -296,7 +296,7 @@ class SimTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Hand over what has arrived, if the link lets it through: all at once, as a socket does."""
+        """Deliver what has arrived, if the link is up: all of it at once, as a socket does."""
         loop = asyncio.get_running_loop()
         if self.gone:
             if self._network.passes(self.peer.host, self.host) and self._network.passes(self.host, self.peer.host):
@@ -316,7 +316,7 @@ class SimTransport(asyncio.Transport):
             loop.call_soon(self._hear, context=self._context)
 
     def _hear(self) -> None:
-        """What is not read, because the protocol has had enough for now, stays for later."""
+        """Data that the protocol does not read now, because it has paused reading, is kept."""
         data, self._arrived = self._arrived, b""
         rest = memoryview(data)
         if isinstance(self._protocol, asyncio.BufferedProtocol):

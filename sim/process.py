@@ -1,10 +1,10 @@
-"""A process of a simulation: everything that one program runs, to be paused, resumed or killed as a whole.
+"""A simulated process: all tasks of one program, which can be paused, resumed or killed together.
 
-All programs of a simulation share one event loop (sim/loop.py). What belongs to whom is told by the context: a task
-that a process starts, and every callback and timer that descends from it, carries the process in its context
-variables, and the loop asks before it runs one. A paused process runs nothing, and finds its timers and its mail when
-it is resumed, as after SIGSTOP and SIGCONT. A killed one never runs again, not even a `finally`: its tasks stay where
-they are, as the memory of a process that is gone.
+All programs of a simulation share one event loop (sim/loop.py). The context tells what belongs to which process: a task
+that a process starts, and every callback and timer that descends from it, carries the process in its context variables,
+and the loop checks this before it runs one. A paused process runs nothing, and handles its timers and messages when it
+is resumed, as after SIGSTOP and SIGCONT. A killed one never runs again, not even a `finally`: its tasks stay where they
+are, like the memory of a process that has ended.
 
 Used by sim/cluster.py; a callback without a process (the network, the ensemble, the story) always runs.
 """
@@ -58,7 +58,7 @@ class Process:
             asyncio.tasks._unregister_task(task)
 
     def let_go(self) -> None:
-        """Of what it left when it was killed: what nobody else refers to is swept up next."""
+        """Drops the references to its tasks after a kill, so that they can be collected."""
         self._remains.clear()
 
     # --- what the loop asks -----------------------------------------------------------------------------------------

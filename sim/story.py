@@ -1,9 +1,9 @@
-"""One seed's story: a cluster starts, clients work, things go wrong, everything is healed, the books are closed.
+"""One seed's story: a cluster starts, clients run, faults are injected and removed, and everything is checked.
 
 The verdict has three parts: the history of the clients (sim/history), the states in ZooKeeper and the replicas' logs
-(sim/audit.py), and whether the cluster came back to work in time. A story is decided by its seed alone: how many
-brokers, which flush mode, who sends what when, and every fault. Its `digest` is over everything that clients saw, so
-two runs of one seed can be compared. Called by `python -m sim` and by tests/sim.
+(sim/audit.py), and whether the cluster recovered in time. The seed alone decides the story: the number of brokers, the
+flush mode, what clients send when, and every fault. Its `digest` covers everything that clients saw, so two runs of one
+seed can be compared. Called by `python -m sim` and by tests/sim.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Outcome:
     brokers: int
     fsync: bool
     verdict: Verdict | None = None
-    problems: list[str] = field(default_factory=list)  # what the history does not tell
+    problems: list[str] = field(default_factory=list)  # problems that the history does not show
     faults: dict[str, int] = field(default_factory=dict)
     deaths: list[str] = field(default_factory=list)  # brokers that stopped by themselves
     digest: str = ""
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plot:
-    """What may be chosen; the rest is the seed's."""
+    """The parameters that a caller can choose; the seed decides the rest."""
 
     trouble_s: float = TROUBLE_S
     faults: bool = True
@@ -130,7 +130,7 @@ class _Story:
             states = "; ".join(str(state) for state in cluster.states() if len(state.isr) < len(state.replicas))
             self._outcome.problems.append(f"not in sync {RECOVERY_S:g} s after the last fault: {states}")
             return
-        await asyncio.sleep(min(5.0, self._plot.trouble_s / 5))  # clients work on what was healed
+        await asyncio.sleep(min(5.0, self._plot.trouble_s / 5))  # clients run on the healed cluster for a while
         self._stop.set()
         for task in working:
             if not await self._within(task, "a client ends"):

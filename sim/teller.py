@@ -1,4 +1,4 @@
-"""One story told in a process of its own: what came of it, in words and figures that travel between processes.
+"""Runs one story in its own process, and returns the outcome in a form that can be sent between processes.
 
 Called by `python -m sim` in its workers. Invariant: it always ends, with an outcome or with a failure that says why.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sim.story import Plot, tell
 
-SLOWEST_S = 300  # of real time: a story that takes longer turns in a circle
+SLOWEST_S = 300  # real time: a story that takes longer is in an endless loop
 
 
 class Told(NamedTuple):
@@ -27,7 +27,7 @@ class Told(NamedTuple):
 
 def tell_briefly(seed: int, trouble_s: float) -> Told:
     logging.disable(logging.CRITICAL)
-    sys.unraisablehook = lambda unraisable: None  # what the killed left is closed when Python finds it, and complains
+    sys.unraisablehook = lambda unraisable: None  # objects of killed processes raise when they are collected
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SLOWEST_S)
     start = time.process_time()

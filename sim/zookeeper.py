@@ -1,18 +1,18 @@
-"""A ZooKeeper ensemble in memory: the versioned tree, sessions that end by time, and every way of being out of touch.
+"""A ZooKeeper ensemble in memory: the versioned tree, sessions with timeouts, and all kinds of connection loss.
 
-Passes the contract of the store (tests/contract/test_store_contract.py) like the real one; a simulated cluster plugs
-`connect` in where a broker opens its store. What it has of the real thing, because brokers must live with it:
+Passes the contract of the store (tests/contract/test_store_contract.py) like the real one; in a simulated cluster
+`connect` opens a broker's store. It has these properties of the real ensemble, because brokers must cope with them:
 
-- Every session looks at the tree through a server of its own that lags behind the others, so a read may be old.
-  A session sees its own writes, never goes back, and is up to date after `sync`.
-- A watch arrives before the change can be read by that session, at most once, and says nothing but "look again". When
-  a connection was away, every watch that still waited is told so: what it missed is unknown.
-- A session lives as long as the ensemble hears from it, also without a client that still believes in it; and a client
-  that cannot reach the ensemble does not know whether its session lives until it is back.
-- A write whose answer is lost may have taken effect or not: ConnectionLost. Reads are asked again.
+- Every session reads the tree from its own server, which lags behind the others, so a read may be stale. A session sees
+  its own writes, never goes back in time, and is up to date after `sync`.
+- A watch arrives before that session can read the change, at most once, and carries no data ("read again"). After a
+  lost connection, every pending watch is fired, because it is unknown what was missed.
+- A session lives as long as the ensemble hears from it. It may have ended although the client still believes in it; a
+  client that cannot reach the ensemble does not know whether its session is alive until it is back.
+- A write whose response is lost may or may not have taken effect: ConnectionLost. Reads are retried.
 
-Faults to order, by the client's name: `cut` and `mend`, `break_connection`, `lose_reply`, `expire`; and `stop` and
-`start` for the whole ensemble, whose sessions then get their full time again. All delays are drawn from the seed.
+Faults on request, by the client's name: `cut` and `mend`, `break_connection`, `lose_reply`, `expire`; and `stop` and
+`start` for the whole ensemble, whose sessions then get their full timeout again. All delays are drawn from the seed.
 
 Invariant: one order of writes (`zxid`) for all. The client's side is in sim/zookeeper_client.py.
 """
@@ -40,7 +40,7 @@ class Session:
         self.id = session_id
         self.client = client
         self.tree = tree
-        self.behind: deque[list[Edit]] = deque()  # writes that its server has not heard of yet
+        self.behind: deque[list[Edit]] = deque()  # writes that its server has not applied yet
         self.watches = Watches()
         self.ephemerals: set[str] = set()
         self.heard_s = 0.0
@@ -59,7 +59,7 @@ class SimZooKeeper:
     def __init__(self, seed: int = 0, session_timeout_s: float = SESSION_TIMEOUT_S) -> None:
         self.session_timeout_s = session_timeout_s
         self.random = random.Random(seed)
-        self.context = contextvars.copy_context()  # the ensemble's own: it runs when no broker does
+        self.context = contextvars.copy_context()  # the ensemble's own: it also runs while all brokers are paused
         self.running = True
         self.zxid = 0
         self._tree = Tree()
@@ -69,7 +69,7 @@ class SimZooKeeper:
         self._auditors: list[Callable[[list[Edit]], None]] = []
 
     async def connect(self, name: str) -> Store:
-        """A new session for the client of this name; waits for as long as the ensemble cannot be reached."""
+        """A new session for the client of this name; waits while the ensemble is unreachable."""
         client = SimStore(self, name)
         self._clients[name] = client
         await client.open()
@@ -81,7 +81,7 @@ class SimZooKeeper:
         return self.running and name not in self._cut
 
     def cut(self, name: str) -> None:
-        """Nothing passes any more between the ensemble and this client; nobody is told."""
+        """Cuts the link between the ensemble and this client silently."""
         self._cut.add(name)
 
     def mend(self, name: str) -> None:
@@ -89,12 +89,12 @@ class SimZooKeeper:
         self._deliver_held()
 
     def break_connection(self, name: str) -> None:
-        """The client's connection is reset: it knows at once, and comes back."""
+        """Resets the client's connection: the client notices immediately, and reconnects."""
         if name in self._clients:
             self._clients[name].disconnected()
 
     def lose_reply(self, name: str) -> None:
-        """The next write takes effect, and its answer is lost with the connection."""
+        """The next write takes effect, and its response is lost with the connection."""
         if name in self._clients:
             self._clients[name].losing_reply = True
 
@@ -106,7 +106,7 @@ class SimZooKeeper:
                 self.end(session)
 
     def stop(self) -> None:
-        """No majority of servers: nothing is answered, and no session ends meanwhile."""
+        """No majority of servers: nothing is answered, and no session ends until `start`."""
         self.running = False
 
     def start(self) -> None:

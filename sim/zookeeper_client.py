@@ -1,10 +1,10 @@
-"""A client of the simulated ZooKeeper: a Store that loses touch as a real one does.
+"""A client of the simulated ZooKeeper: a Store that can lose its connection like a real one.
 
-Made by `SimZooKeeper.connect` (sim/zookeeper.py), which explains what it may do to its callers. Lives in the context in
-which it was made: when its broker stands still, so does this, and the ensemble hears nothing from it. Methods that run
-at the ensemble say so.
+Created by `SimZooKeeper.connect` (sim/zookeeper.py), whose docstring explains the possible failures. It runs in the
+context in which it was created: when its broker is paused, so is the client, and the ensemble hears nothing from it.
+Methods that run at the ensemble say so.
 
-Invariant: messages keep their order, each way; what belongs to an earlier connection never arrives.
+Invariant: messages keep their order in each direction; messages of an earlier connection never arrive.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class _Request:
     def __init__(self, path: str, work: Callable[[Session], Any], asked_again: bool) -> None:
         self.path = path
         self.work = work
-        self.asked_again = asked_again  # a read; of a write nobody knows whether it happened
+        self.asked_again = asked_again  # true for reads; a write whose response is lost has an unknown result
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class SimStore(SingleWrites):
-    """One client of the ensemble. Lives in the context in which it was made: when its broker stands still, so does
-    this, and the ensemble hears nothing from it."""
+    """One client of the ensemble. Runs in the context in which it was created: when its broker is paused, so is the
+    client, and the ensemble hears nothing from it."""
 
     def __init__(self, ensemble: SimZooKeeper, name: str) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class SimStore(SingleWrites):
         self._state: SessionState | None = None  # None: not open yet
         self._closed = False
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._connection = 0  # counts; what belongs to an earlier one is lost
+        self._connection = 0  # a counter; messages of an earlier connection are lost
         self._connected = False
         self._arrival_s = [0.0, 0.0]  # of the last message up, and down: none overtakes another
         self._on_the_way: tuple[deque[_Message], deque[_Message]] = (deque(), deque())
@@ -145,7 +145,7 @@ class SimStore(SingleWrites):
         if self._connected:
             self._send_up(self._serve, request)
         elif not again and self._ensemble.random.random() < 0.5:
-            # Some clients keep what is asked until they are back, some give up soon: callers live with both.
+            # Some clients keep requests until they are reconnected, some give up soon: callers must cope with both.
             self._loop.call_later(self._ensemble.random.uniform(0.01, 1.0), self._give_up, request)
         return await request.answer  # type: ignore[no-any-return]  # it is what work gives
 
@@ -182,7 +182,7 @@ class SimStore(SingleWrites):
             request.answer.set_result(outcome)
 
     def _remote(self, watch: Watch | None, path: str) -> Watch | None:
-        """What the ensemble calls in the place of `watch`."""
+        """What the ensemble calls instead of `watch`."""
         if watch is None:
             return None
         key = object()
@@ -301,7 +301,7 @@ class SimStore(SingleWrites):
             self._loop.call_soon(work, *args, context=context)
 
     def deliver_held(self) -> None:
-        """The network sends again what did not get through, if the connection has lasted."""
+        """The network retransmits what did not get through, if the connection still exists."""
         if self._ensemble.reachable(self.name):
             held, self._held = self._held, []
             for message in held:
@@ -314,7 +314,7 @@ class SimStore(SingleWrites):
 
 
 def _nothing() -> None:
-    """A message that only says that the ensemble is there."""
+    """A message that only says that the ensemble is reachable."""
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -325,4 +325,4 @@ def _settle(future: asyncio.Future[None]) -> None:
 def _fail(request: _Request, error: StoreError) -> None:
     if not request.answer.done():
         request.answer.set_exception(error)
-        request.answer.exception()  # whoever asked may have gone with its broker
+        request.answer.exception()  # mark it as retrieved: the caller may be gone with its broker

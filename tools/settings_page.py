@@ -15,13 +15,13 @@ _HEAD = """# Settings
 
 This page is made from the tables in `headrace/model` by `python tools/settings_page.py`.
 
-A value is looked for in this order: the topic, this broker while it runs, all brokers while they run, the file given
-by `headrace serve --config FILE`, the default. The file has one `key=value` per line; lines that start with `#` are
-comments. A name that is not below, a value that does not fit and a name that is set twice stop the broker before it
-starts, with the file and line.
+A value is looked up in this order: the topic, the run-time setting of this broker, the run-time setting of all brokers,
+the file given by `headrace serve --config FILE`, the default. The file has one `key=value` per line; lines that start
+with `#` are comments. An unknown name, an invalid value or a name that is set twice is an error that names the file and
+the line, and the broker does not start.
 
-Settings of topics and groups, and those of brokers that are not read at start only, can be changed while the broker
-runs, with `headrace topic alter` or any Kafka admin client.
+Settings of topics and groups, and broker settings that are not read at start only, can be changed at run time, with
+`headrace topic alter` or any Kafka admin client.
 """
 
 

@@ -1,8 +1,8 @@
-"""Every setting that a broker can have, with its type, default and meaning; and one broker's settings, typed.
+"""Every setting of a broker, with its type, default and meaning; and the typed settings of one broker.
 
 They come from a file of `key=value` lines (`headrace serve --config FILE`); those that are not read-only can also be
-changed while the broker runs. Settings that topics fall back to are taken from the topic table, under their broker
-name, so the two tables cannot disagree. Where a default differs from Kafka's, the meaning says why.
+changed at run time. The broker-wide defaults for topics are taken from the topic table, under their broker names, so
+the two tables cannot differ. If a default differs from Kafka's, the meaning says why.
 """
 
 from __future__ import annotations
@@ -27,101 +27,106 @@ def _own(name: str, kind: SettingType, default: Any, meaning: str, **limits: Any
 
 
 _OWN: tuple[Setting, ...] = (
-    _own("auto.create.topics.enable", _T.BOOLEAN, True, "make a topic when a client asks for one that is not there"),
+    _own("auto.create.topics.enable", _T.BOOLEAN, True, "create a missing topic when a client asks for it"),
     _own("auto.leader.rebalance.enable", _T.BOOLEAN, True,
-         "give leadership back to the broker that should have it, some time after it has come back"),
+         "return leadership to the preferred leader, some time after it has come back"),
     _own("broker.id", _T.INT, 1, "the number of this broker in its cluster; it never changes for a data folder", low=0),
-    _own("broker.rack", _T.STRING, None, "where this broker stands; told to clients"),
-    _own("connections.max.idle.ms", _T.LONG, 600_000, "how long a silent connection is kept", low=1),
+    _own("broker.rack", _T.STRING, None, "the rack of this broker; clients can read it"),
+    _own("connections.max.idle.ms", _T.LONG, 600_000, "how long an idle connection is kept open", low=1),
     _own("default.replication.factor", _T.INT, None,
-         "replicas of topics that do not say how many; without it three, or as many as there are brokers", low=1,
+         "replicas of topics created without a number; by default three, or as many as there are brokers", low=1,
          high=32_767),
     _own("delete.topic.enable", _T.BOOLEAN, True, "whether topics may be deleted"),
-    _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest answer to one Fetch", low=1024),
+    _own("fetch.max.bytes", _T.INT, 57_671_680, "the largest response to a Fetch", low=1024),
     Setting("follower.replication.throttled.rate", _T.LONG, LONG_MAX,
-            "bytes a second that replicas which catch up here may take, where their topics name them", low=1),
+            "bytes per second for replicas that catch up on this broker, if their topics list them as throttled",
+            low=1),
     _own("group.consumer.assignors", _T.LIST, ("uniform", "range"),
-         "who makes the plans of consumer groups; the first one where members name none", choices=("uniform", "range")),
+         "the assignors for consumer groups; the first is used if members name none", choices=("uniform", "range")),
     _own("group.consumer.heartbeat.interval.ms", _T.INT, 5_000,
-         "how often members of consumer groups send heartbeats", low=1),
+         "the heartbeat interval of members of consumer groups", low=1),
     _own("group.consumer.max.size", _T.INT, INT_MAX, "members that a consumer group may have", low=1),
     _own("group.consumer.migration.policy", _T.STRING, "bidirectional",
          "whether a group with members may change from the classic to the consumer protocol, and back",
          choices=("bidirectional", "upgrade", "downgrade", "disabled")),
     _own("group.consumer.session.timeout.ms", _T.INT, 45_000,
-         "how long a member of a consumer group may be silent", low=1),
+         "the session timeout of members of consumer groups", low=1),
     _own("group.initial.rebalance.delay.ms", _T.INT, 100,
-         "how long the first member of a group waits for others; Kafka's 3 s make every first consumer wait, "
-         "100 ms are enough for members that are started together", low=0),
-    _own("group.max.session.timeout.ms", _T.INT, 1_800_000, "the longest session a group member may ask for", low=1),
+         "how long the first member of a group waits for others; Kafka's default of 3 s delays every first consumer, "
+         "and 100 ms are enough for members that are started together", low=0),
+    _own("group.max.session.timeout.ms", _T.INT, 1_800_000, "the longest session timeout of a group member",
+         low=1),
     _own("group.max.size", _T.INT, INT_MAX, "members that a group may have", low=1),
-    _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session a group member may ask for", low=1),
+    _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session timeout of a group member",
+         low=1),
     _own("headrace.busy.poll.us", _T.INT, 250,
-         "how long a broker looks for the next request of a client that sends small ones one at a time, before it "
-         "sleeps, in microseconds; it stops doing so while nothing comes or the processor is wanted by others; 0: it "
-         "sleeps at once", low=0, high=10_000),
+         "how long a broker polls for the next request of a client that sends small ones one at a time, before it "
+         "sleeps, in microseconds; it stops polling while no requests arrive or other processes need the CPU; 0: no "
+         "polling", low=0, high=10_000),
     _own("headrace.disk.reserve.bytes", _T.LONG, 64 << 20,
-         "room on the disk that records may not take, so that the broker can go on, stop and start; at most a "
-         "hundredth of the disk; 0: none", low=0),
+         "disk space that records may not use, so that the broker can run, stop and start; at most a hundredth of the "
+         "disk; 0: none", low=0),
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
-         "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut costs at "
-         "most what came since", low=1),
+         "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut loses at "
+         "most the records since then", low=1),
     _own("headrace.scrub.bytes.per.second", _T.LONG, 4 << 20,
-         "how fast everything that is stored is read once a day, to find what the disk has let rot; 0: it is not",
+         "how fast all stored data is read once a day, to detect corruption; 0: it is not read",
          low=0),
     _own("headrace.stray.delete.delay.ms", _T.LONG, 3_600_000,
-         "how long a broker of a cluster keeps what it has on disk of partitions that were moved or deleted while it "
-         "was away; counted from its start", low=0),
+         "how long a broker of a cluster keeps the files of partitions that were moved or deleted while it was down; "
+         "counted from its start", low=0),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
-         "how often that is looked at; a broker must be there for two looks in a row. Kafka's 300 s leave a cluster "
-         "lopsided for longer than a restart takes", low=1),
+         "how often preferred leaders are checked; a broker must be ready in two checks in a row. Kafka's default of "
+         "300 s leaves a cluster unbalanced for longer than a restart takes", low=1),
     _own("leader.imbalance.per.broker.percentage", _T.INT, 10,
-         "how much of what it should lead a broker may lack without anything being done", low=0, high=100),
+         "the share of its preferred leaderships that a broker may lack before leadership is returned", low=0,
+         high=100),
     Setting("leader.replication.throttled.rate", _T.LONG, LONG_MAX,
-            "bytes a second that leaders here give to replicas which catch up, where their topics name them", low=1),
-    Setting("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are looked at for work", low=1),
-    _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often old segments are looked for", low=1),
-    _own("max.connections", _T.INT, INT_MAX, "connections that are open at once", low=1),
-    _own("max.incremental.fetch.session.cache.slots", _T.INT, 1_000, "fetch sessions that are kept", low=0),
-    _own("num.partitions", _T.INT, 1, "partitions of topics that do not say how many", low=1),
-    _own("offset.metadata.max.bytes", _T.INT, 4_096, "the longest note beside a committed offset", low=0),
-    _own("offsets.retention.check.interval.ms", _T.LONG, 600_000, "how often old offsets are looked for", low=1),
+            "bytes per second that leaders on this broker send to replicas that catch up, if their topics list them as "
+            "throttled", low=1),
+    Setting("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are checked for work", low=1),
+    _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often retention is checked", low=1),
+    _own("max.connections", _T.INT, INT_MAX, "the most open connections", low=1),
+    _own("max.incremental.fetch.session.cache.slots", _T.INT, 1_000, "the most fetch sessions", low=0),
+    _own("num.partitions", _T.INT, 1, "partitions of topics created without a number", low=1),
+    _own("offset.metadata.max.bytes", _T.INT, 4_096, "the longest metadata string of a committed offset", low=0),
+    _own("offsets.retention.check.interval.ms", _T.LONG, 600_000, "how often expired offsets are looked for", low=1),
     _own("offsets.retention.minutes", _T.INT, 30_240,
-         "how long the offsets of an empty group are kept; three weeks, since records are kept for two and a group "
-         "that comes back must find its place", low=1),
+         "how long the offsets of an empty group are kept; three weeks, since records are kept for two, and a group "
+         "that comes back must find its offsets", low=1),
     _own("offsets.topic.num.partitions", _T.INT, 16,
-         "partitions of the topic of group offsets, fixed when it is made; 16 spread the groups over as many brokers, "
-         "Kafka's 50 would be 50 folders on the smallest broker", low=1),
+         "partitions of __consumer_offsets, fixed when it is created; 16 spread the groups over as many brokers, "
+         "Kafka's 50 would mean 50 folders on the smallest broker", low=1),
     _own("offsets.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
-    _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long a silent producer's sequence is remembered",
+    _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long the sequence of an idle producer is remembered",
          low=1),
     Setting("replica.alter.log.dirs.io.max.bytes.per.second", _T.LONG, LONG_MAX,
-            "taken for compatibility: a broker has one data folder, nothing moves between folders", low=1),
-    _own("replica.fetch.max.bytes", _T.INT, 4 << 20, "what a replica asks for of one partition at a time", low=1),
-    _own("replica.fetch.wait.max.ms", _T.INT, 500, "how long a replica's fetch waits for something to come", low=1),
+            "accepted for compatibility; a broker has one data folder, nothing moves between folders", low=1),
+    _own("replica.fetch.max.bytes", _T.INT, 4 << 20, "the bytes that a replica requests from a partition at a time",
+         low=1),
+    _own("replica.fetch.wait.max.ms", _T.INT, 500, "how long a replica's fetch waits for new records", low=1),
     _own("replica.lag.time.max.ms", _T.LONG, 30_000,
          "how long a replica may be behind its leader and still count as in sync", low=1),
     _own("socket.request.max.bytes", _T.INT, 104_857_600, "the largest request", low=1),
-    _own("transaction.max.timeout.ms", _T.INT, 900_000, "the longest time a transaction may be open", low=1),
+    _own("transaction.max.timeout.ms", _T.INT, 900_000, "the longest timeout that a transaction may have", low=1),
     _own("transaction.remove.expired.transaction.cleanup.interval.ms", _T.INT, 3_600_000,
-         "how often transactional ids that nobody uses are looked for", low=1),
+         "how often expired transactional ids are looked for", low=1),
     _own("transaction.state.log.num.partitions", _T.INT, 16,
-         "partitions of the topic of transactions, fixed when it is made; see offsets.topic.num.partitions", low=1),
+         "partitions of __transaction_state, fixed when it is created; see offsets.topic.num.partitions", low=1),
     _own("transaction.state.log.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("transactional.id.expiration.ms", _T.INT, 604_800_000, "how long an unused transactional id is remembered",
          low=1),
     _own("zookeeper.connect", _T.STRING, None,
-         "the ZooKeeper of the cluster that this broker belongs to, host:port,host:port/folder; without it the broker "
-         "stands alone"),
+         "the ZooKeeper of this broker's cluster, host:port,host:port/folder; without it this is a single broker"),
     _own("zookeeper.session.timeout.ms", _T.INT, 3_000,
-         "how long ZooKeeper may hear nothing of this broker before others lead what it led; ZooKeeper itself allows "
-         "nothing below two of its ticks, so its tickTime must be 1500 or less for the default", low=100),
+         "how long ZooKeeper waits for a silent broker before others take over its partitions; ZooKeeper's minimum is "
+         "two ticks, so its tickTime must be 1500 or less for the default", low=100),
 )  # fmt: skip
 
 
-# What Kafka lets be changed while it runs, what tools and clients' own tests do change, and what means nothing here.
+# Settings that Kafka can change at run time and that tools and clients' tests do change, but that have no effect here.
 _TAKEN: tuple[Setting, ...] = tuple(
-    Setting(name, kind, default, f"taken for compatibility: {why}", low=1)
+    Setting(name, kind, default, f"accepted for compatibility; {why}", low=1)
     for name, kind, default, why in (
         ("background.threads", _T.INT, 10, "there are no such threads"),
         ("log.cleaner.threads", _T.INT, 1, "there are no such threads"),
@@ -129,23 +134,23 @@ _TAKEN: tuple[Setting, ...] = tuple(
         ("num.network.threads", _T.INT, 3, "there are no such threads"),
         ("num.recovery.threads.per.data.dir", _T.INT, 2, "there are no such threads"),
         ("num.replica.fetchers", _T.INT, 1, "there are no such threads"),
-        ("sasl.kerberos.min.time.before.relogin", _T.LONG, 60_000, "nobody logs in by Kerberos"),
+        ("sasl.kerberos.min.time.before.relogin", _T.LONG, 60_000, "there are no Kerberos logins"),
     )
 )
 
 
 def _for_topics() -> list[Setting]:
-    """The settings that topics fall back to, and the same in coarser units."""
+    """The broker-wide defaults of topic settings, also in coarser units."""
     settings: list[Setting] = []
     for setting in topic_config.SETTINGS:
         if setting.broker_name is not None:
-            meaning = f"for topics that set no {setting.name}: {setting.meaning}"
+            meaning = f"for topics without {setting.name}: {setting.meaning}"
             settings.append(
                 replace(setting, name=setting.broker_name, meaning=meaning, broker_name=None, broker_synonyms=())
             )
             for name, _ in setting.broker_synonyms:
                 unit = name.rpartition(".")[2]
-                words = f"{setting.broker_name} in {unit}, where that is not set"
+                words = f"{setting.broker_name} in {unit}, if that is not set"
                 settings.append(Setting(name, _T.INT, None, words, low=setting.low))
     return settings
 
@@ -153,7 +158,7 @@ def _for_topics() -> list[Setting]:
 SETTINGS: tuple[Setting, ...] = tuple(sorted((*_OWN, *_TAKEN, *_for_topics()), key=lambda setting: setting.name))
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
-# What a broker tells of itself and tools look for, though no setting says it: the command line does.
+# Settings that tools look for and that a broker reports, although they come from the command line.
 TOLD: Mapping[str, Setting] = {
     name: _own(name, kind, None, meaning)
     for name, kind, meaning in (
@@ -233,7 +238,7 @@ class BrokerConfig(Struct, frozen=True):
     transactional_id_expiration_ms: int = 604_800_000
     zookeeper_connect: str | None = None
     zookeeper_session_timeout_ms: int = 3_000
-    settings: Mapping[str, str] = field(default_factory=dict)  # what the file says, by Kafka's names
+    settings: Mapping[str, str] = field(default_factory=dict)  # the content of the file, by Kafka's names
 
 
 _FIELDS: Mapping[str, str] = {
@@ -257,7 +262,7 @@ _FIELDS: Mapping[str, str] = {
 
 
 def broker_config(settings: Mapping[str, str]) -> BrokerConfig:
-    """Typed; ValueError for a value that does not fit or a name that is not known."""
+    """The typed settings; ValueError for an invalid value or an unknown name."""
     for name, text in settings.items():
         wrong = problem(name, text)
         if wrong is not None:

@@ -1,4 +1,4 @@
-"""An error that a person made or must act on: one line that says what happened, to what, and what to do next."""
+"""An error that a person caused or must act on: one line that says what happened, to what, and what to do next."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ class Failure(Exception):
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks: an error is one line, whatever a broker put into its message."""
+    """The text without line breaks: an error is one line, even if a broker's message has several."""
     return " ".join(text.split())

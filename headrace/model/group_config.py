@@ -1,7 +1,7 @@
 """Every setting that a single consumer group can have, with its type, default and meaning.
 
-They are about groups of the new protocol, whose members ask the broker how long they may be silent. A group's value
-wins over the broker's (`broker_name`), which wins over the default here. Groups need not exist to have settings.
+They apply to groups of the new protocol, whose members get their session timeout from the broker. A group's value takes
+precedence over the broker's (`broker_name`), and that over the default here. A group need not exist to have settings.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(HEARTBEAT_INTERVAL, SettingType.INT, 5_000, "how often members of the group send heartbeats", low=1,
+    Setting(HEARTBEAT_INTERVAL, SettingType.INT, 5_000, "the heartbeat interval of the group's members", low=1,
             broker_name="group.consumer.heartbeat.interval.ms"),
     Setting(SESSION_TIMEOUT, SettingType.INT, 45_000,
-            "how long a member of the group may be silent; longer than the time between two heartbeats", low=1,
+            "the session timeout of the group's members; longer than the heartbeat interval", low=1,
             broker_name="group.consumer.session.timeout.ms"),
 )  # fmt: skip
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
@@ -35,7 +35,7 @@ def problem(name: str, text: str) -> str | None:
 
 
 def contradiction(group: Mapping[str, str], broker: Mapping[str, str]) -> str | None:
-    """Why these settings cannot hold together, or None."""
+    """Why these settings contradict each other, or None."""
     interval_ms = value_in_force(BY_NAME[HEARTBEAT_INTERVAL], group, broker)
     timeout_ms = value_in_force(BY_NAME[SESSION_TIMEOUT], group, broker)
     if timeout_ms > interval_ms:

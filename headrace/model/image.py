@@ -1,8 +1,8 @@
 """The cluster as one immutable snapshot: brokers, topics, partitions, settings.
 
-The cluster room builds a new image whenever the stored metadata changes and hands it to everybody; a reader keeps the
-image it started with, so that one answer never mixes two states. A change copies the mapping it touches and shares the
-rest, so one topic more among thousands is cheap.
+The cluster room builds a new image whenever the stored metadata changes and passes it to all subscribers. A reader
+keeps the image it started with, so that one response never mixes two states. A change copies the mapping it touches and
+shares the rest, so adding a topic to thousands is cheap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BrokerImage(Struct, frozen=True):
     port: int
     rack: str | None
     epoch: int  # rises with every start of this broker
-    unbroken_since: int = 0  # the epoch since which it lost nothing: every stop after that was a clean one
+    unbroken_since: int = 0  # the epoch since which it lost nothing: every stop after that was clean
     disk_since: int = 0  # the epoch since which it has had the same disk
 
 
@@ -38,15 +38,15 @@ class PartitionImage(Struct, frozen=True):
     leader: int  # NO_LEADER while there is none
     leader_epoch: int
     version: int  # of the stored state: ISR changes raise it and keep the epoch
-    isr_epochs: tuple[int, ...] = ()  # per ISR member, the start (broker epoch) of it that was in sync
-    elr: tuple[tuple[int, int], ...] = ()  # (broker, its epoch): left the ISR, yet has all that was committed (KIP-966)
-    last_known: tuple[int, ...] = ()  # without whom no longest log is chosen: who was in sync last, or has just left
+    isr_epochs: tuple[int, ...] = ()  # per ISR member, the broker epoch that was in sync
+    elr: tuple[tuple[int, int], ...] = ()  # (broker, its epoch): left the ISR, but has all committed records (KIP-966)
+    last_known: tuple[int, ...] = ()  # must answer before the longest log is chosen: in sync last, or just left
     adding: tuple[int, ...] = ()  # of the replicas, those that a reassignment adds
     removing: tuple[int, ...] = ()  # and those that it will remove
-    recovering: bool = False  # its leader was elected uncleanly and is not yet joined by another replica
+    recovering: bool = False  # its leader was elected uncleanly and no other replica has joined it yet
 
     def enough_in_sync(self, min_isr: int) -> int:
-        """In-sync replicas without which nothing is committed; never more than the partition is to have."""
+        """In-sync replicas required for a commit; never more than the partition should have."""
         return min(min_isr, max(1, len(self.replicas) - len(self.adding)))
 
 
@@ -76,9 +76,9 @@ class ClusterImage(Struct, frozen=True):
 
     @property
     def controller_for_clients(self) -> int:
-        """Whom clients are told to ask. Every broker passes on what only the controller can do, and clients that are
-        told of no controller may wait for very long before they ask again: so it is any live broker while there is
-        none."""
+        """The controller as clients see it. While there is none, this is any live broker: every broker forwards
+        requests for the controller, and clients that are told of no controller may wait very long before they ask
+        again."""
         return self.controller_id if self.controller_id in self.brokers else min(self.brokers, default=NO_CONTROLLER)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -88,7 +88,7 @@ class ClusterImage(Struct, frozen=True):
         return found.partitions[index]
 
     def with_topics(self, changed: Iterable[TopicImage]) -> ClusterImage:
-        """With these topics added, or put in the place of those of the same name."""
+        """With these topics added, or replacing those of the same name."""
         topics, by_id = dict(self.topics), dict(self.topics_by_id)
         for topic in changed:
             before = topics.get(topic.name)
@@ -98,7 +98,7 @@ class ClusterImage(Struct, frozen=True):
         return replace(self, topics=topics, topics_by_id=by_id, version=self.version + 1)
 
     def with_partitions(self, changed: Mapping[uuid.UUID, Iterable[PartitionImage]]) -> ClusterImage:
-        """With these states, by topic, where they are newer. A topic that is gone stays gone."""
+        """With these states, by topic, where they are newer. Deleted topics stay deleted."""
         topics: list[TopicImage] = []
         for topic_id, states in changed.items():
             topic = self.topics_by_id.get(topic_id)

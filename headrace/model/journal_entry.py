@@ -1,6 +1,6 @@
-"""One thing that a journal, the log of an internal topic, has to tell when it is read back.
+"""One entry of a journal (the log of an internal topic), as it is read back.
 
-A shared noun: replicas read the log, coordinators make their state of it.
+Shared by replicas, which read the log, and coordinators, which build their state from it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which names topics and groups may have. Checked before a name touches a path or the metadata."""
+"""Which names topics and groups may have. Checked before a name is used in a path or in the metadata."""
 
 from __future__ import annotations
 
 import re
 
 MAX_TOPIC_NAME = 249
-KRAFT_TOPIC = "__cluster_metadata"  # Kafka's own; no client may make it there, and tools take it for what Kafka keeps
+KRAFT_TOPIC = "__cluster_metadata"  # reserved: tools expect Kafka's own metadata in it, so no client may create it
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -23,7 +23,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that Kafka does not allow beside each other: '.' and '_' are one in the names of metrics."""
+    """Equal for names that Kafka does not allow at the same time: names of metrics do not distinguish '.' and '_'."""
     return name.replace(".", "_")
 
 

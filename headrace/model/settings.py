@@ -42,12 +42,10 @@ class Setting(Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    may_be_empty: bool = False  # a list of which none need be chosen
+    may_be_empty: bool = False  # for a list
     pattern: str = ""  # of each entry of a list
     broker_name: str | None = None  # the broker-wide setting that a topic falls back to
-    broker_synonyms: tuple[
-        tuple[str, int], ...
-    ] = ()  # coarser names of the same, and how many of ours one of theirs is
+    broker_synonyms: tuple[tuple[str, int], ...] = ()  # names in coarser units, and the factor
     read_only: bool = False  # only at start, for broker settings
 
     def parse(self, text: str) -> Any:
@@ -110,8 +108,8 @@ ABSENT = "belongs to {}, which this version of headrace does not have"
 def problem_with(
     name: str, text: str, owner: str, known: Mapping[str, Setting], elsewhere: Mapping[str, str]
 ) -> str | None:
-    """What is wrong with setting `name` to `text` on `owner`, or None. What `elsewhere` says of a name that is known is
-    why it takes no other value."""
+    """What is wrong with setting `name` to `text` on `owner`, or None. For a known name, `elsewhere` says why no other
+    value is allowed."""
     setting = known.get(name)
     if setting is None:
         return unknown_setting(name, owner, known, elsewhere)
@@ -123,9 +121,9 @@ def problem_with(
 
 
 def unknown_setting(name: str, owner: str, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
-    """Why `owner` has no such setting: it belongs to something absent or elsewhere, or is a typing error.
+    """Why `owner` has no such setting: it belongs to an unsupported feature, is set elsewhere, or is misspelled.
 
-    `elsewhere` says by prefix of the name what a person should know about it.
+    `elsewhere` has a message for the user, by prefix of the name.
     """
     for prefix, reason in elsewhere.items():
         if name.startswith(prefix):

@@ -18,45 +18,45 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
-_NOT_TIERED = "taken for compatibility; there is no tiered storage, all of a topic is local"
+_NOT_TIERED = "accepted for compatibility; there is no tiered storage, all data of a topic is local"
 
 SETTINGS: tuple[Setting, ...] = (
     _S("cleanup.policy", _T.LIST, ("delete",), "delete old segments, compact by key, both, or neither",
        choices=("delete", "compact"), may_be_empty=True, broker_name="log.cleanup.policy"),
-    _S("compression.gzip.level", _T.INT, -1, "how hard gzip tries, where compression.type is gzip; -1: as usual",
+    _S("compression.gzip.level", _T.INT, -1, "the gzip level, if compression.type is gzip; -1: zlib's default",
        low=-1, high=9, broker_name="compression.gzip.level"),
-    _S("compression.lz4.level", _T.INT, 9, "taken for compatibility; the broker compresses with lz4 in one way", low=1,
+    _S("compression.lz4.level", _T.INT, 9, "accepted for compatibility; the broker has a single lz4 level", low=1,
        high=17, broker_name="compression.lz4.level"),
     _S("compression.type", _T.STRING, "producer", "the codec of stored batches; `producer`: as they were sent",
        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), broker_name="compression.type"),
-    _S("compression.zstd.level", _T.INT, 3, "how hard zstd tries, where compression.type is zstd", low=-131_072,
+    _S("compression.zstd.level", _T.INT, 3, "the zstd level, if compression.type is zstd", low=-131_072,
        high=22, broker_name="compression.zstd.level"),
     _S("delete.retention.ms", _T.LONG, DAY_MS, "how long a tombstone stays in a compacted topic", low=0,
        broker_name="log.cleaner.delete.retention.ms"),
-    _S("file.delete.delay.ms", _T.LONG, 60_000, "how long a dropped segment's file stays on disk", low=0,
+    _S("file.delete.delay.ms", _T.LONG, 60_000, "how long the file of a deleted segment stays on disk", low=0,
        broker_name="log.segment.delete.delay.ms"),
-    _S("flush.messages", _T.LONG, LONG_MAX, "taken for compatibility; see headrace.flush", low=1,
+    _S("flush.messages", _T.LONG, LONG_MAX, "accepted for compatibility; see headrace.flush", low=1,
        broker_name="log.flush.interval.messages"),
-    _S("flush.ms", _T.LONG, LONG_MAX, "taken for compatibility; see headrace.flush", low=0,
+    _S("flush.ms", _T.LONG, LONG_MAX, "accepted for compatibility; see headrace.flush", low=0,
        broker_name="log.flush.interval.ms"),
     _S("follower.replication.throttled.replicas", _T.LIST, (),
-       "replicas whose catching up follower.replication.throttled.rate limits: PARTITION:BROKER, or *",
+       "replicas to which follower.replication.throttled.rate applies while they catch up: PARTITION:BROKER, or *",
        pattern=r"\*|\d+:\d+"),
     _S("headrace.dedup.max.bytes", _T.LONG, 64 << 20,
-       "memory for the ids of one partition; where the window does not fit, the oldest go first", low=1024),
+       "memory for the ids of one partition; if the window does not fit, the oldest ids are dropped first", low=1024),
     _S("headrace.dedup.window.ms", _T.LONG, 0,
-       "a record whose headrace.id header its partition has seen within this time is not stored again; 0: all are",
+       "a record is dropped if its headrace.id was stored in its partition within this time; 0: no deduplication",
        low=0),
     _S("headrace.flush", _T.STRING, "page-cache",
        "page-cache: acknowledged from memory, flushed every second; fsync: acknowledged once on disk",
        choices=("page-cache", "fsync"), broker_name="headrace.flush"),
     _S("headrace.replica.lag.max.messages", _T.LONG, -1,
-       "a replica that is further behind its leader is not in sync, however short that lasts; -1: only time counts",
+       "a replica that is further behind its leader leaves the ISR immediately; -1: only the time counts",
        low=-1, broker_name="headrace.replica.lag.max.messages"),
     _S("index.interval.bytes", _T.INT, 4096, "log bytes between two index entries", low=0,
        broker_name="log.index.interval.bytes"),
     _S("leader.replication.throttled.replicas", _T.LIST, (),
-       "leaders that give to replicas which catch up no more than leader.replication.throttled.rate: "
+       "leaders to which leader.replication.throttled.rate applies for replicas that catch up: "
        "PARTITION:BROKER, or *", pattern=r"\*|\d+:\d+"),
     _S("local.retention.bytes", _T.LONG, -2, _NOT_TIERED, low=-2),
     _S("local.retention.ms", _T.LONG, -2, _NOT_TIERED, low=-2),
@@ -68,33 +68,33 @@ SETTINGS: tuple[Setting, ...] = (
        broker_name="log.message.timestamp.after.max.ms"),
     _S("message.timestamp.before.max.ms", _T.LONG, LONG_MAX, "how far in the past a record's time may lie", low=0,
        broker_name="log.message.timestamp.before.max.ms"),
-    _S("message.timestamp.type", _T.STRING, "CreateTime", "whose clock dates records: producer or broker",
+    _S("message.timestamp.type", _T.STRING, "CreateTime", "whose clock sets timestamps: the producer's or the broker's",
        choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type"),
     _S("min.cleanable.dirty.ratio", _T.DOUBLE, 0.5, "the share of uncompacted bytes that starts a compaction",
        low=0, high=1, broker_name="log.cleaner.min.cleanable.ratio"),
     _S("min.compaction.lag.ms", _T.LONG, 0, "how long a record is safe from compaction", low=0,
        broker_name="log.cleaner.min.compaction.lag.ms"),
-    _S("min.insync.replicas", _T.INT, 1, "replicas that must have a record before acks=all answers", low=1,
+    _S("min.insync.replicas", _T.INT, 1, "in-sync replicas required for acks=all", low=1,
        broker_name="min.insync.replicas"),
-    _S("preallocate", _T.BOOLEAN, False, "taken for compatibility; segments grow as they are written",
+    _S("preallocate", _T.BOOLEAN, False, "accepted for compatibility; segments are not preallocated",
        broker_name="log.preallocate"),
     _S("remote.log.copy.disable", _T.BOOLEAN, False, _NOT_TIERED),
     _S("remote.log.delete.on.disable", _T.BOOLEAN, False, _NOT_TIERED),
     _S("remote.storage.enable", _T.BOOLEAN, False, _NOT_TIERED, choices=("false",)),
-    _S("retention.bytes", _T.LONG, -1, "the size at which old segments go, per partition; -1: no limit", low=-1,
-       broker_name="log.retention.bytes"),
-    _S("retention.ms", _T.LONG, 14 * DAY_MS, "the age at which old segments go; -1: never", low=-1,
+    _S("retention.bytes", _T.LONG, -1, "the partition size beyond which old segments are deleted; -1: no limit",
+       low=-1, broker_name="log.retention.bytes"),
+    _S("retention.ms", _T.LONG, 14 * DAY_MS, "the age at which old segments are deleted; -1: never", low=-1,
        broker_name="log.retention.ms",
        broker_synonyms=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
     _S("segment.bytes", _T.INT, 1 << 30, "the size at which a new segment starts", low=14,
        broker_name="log.segment.bytes"),
     _S("segment.index.bytes", _T.INT, 10 << 20, "the size of an index at which a new segment starts", low=4,
        broker_name="log.index.size.max.bytes"),
-    _S("segment.jitter.ms", _T.LONG, 0, "taken for compatibility; segments of one age do not roll at once here", low=0,
+    _S("segment.jitter.ms", _T.LONG, 0, "accepted for compatibility; not needed here", low=0,
        broker_name="log.roll.jitter.ms"),
     _S("segment.ms", _T.LONG, 7 * DAY_MS, "the age at which a new segment starts", low=1,
        broker_name="log.roll.ms", broker_synonyms=(("log.roll.hours", HOUR_MS),)),
-    _S("unclean.leader.election.enable", _T.BOOLEAN, False, "may a replica that lacks records lead",
+    _S("unclean.leader.election.enable", _T.BOOLEAN, False, "whether a replica that may lack records can be elected",
        broker_name="unclean.leader.election.enable"),
 )  # fmt: skip
 
@@ -123,7 +123,7 @@ class TopicConfig(Struct, frozen=True):
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     codec: int | None = None  # the number of compression.type; None: as the producer sent it
-    codec_level: int | None = None  # how hard it tries; None: as usual
+    codec_level: int | None = None  # None: the codec's default
     dedup_max_bytes: int = 64 << 20
     dedup_window_ms: int = 0
     delete_retention_ms: int = DAY_MS
@@ -171,7 +171,7 @@ def value_in_force(setting: Setting, topic: Mapping[str, str], broker: Mapping[s
 
 
 def from_synonyms(setting: Setting, broker: Mapping[str, str]) -> str | None:
-    """What the broker says in hours or minutes, in milliseconds; -1 stays the "never" that it is."""
+    """The broker's setting in hours or minutes, in milliseconds; -1 (never) is unchanged."""
     for name, unit in setting.broker_synonyms:
         if name in broker:
             count = int(broker[name])
@@ -221,7 +221,7 @@ def problem(name: str, text: str) -> str | None:
 
 
 def contradiction(topic: Mapping[str, str], broker: Mapping[str, str]) -> str | None:
-    """Why these settings cannot hold together, or None."""
+    """Why these settings contradict each other, or None."""
     shortest, longest = "min.compaction.lag.ms", "max.compaction.lag.ms"
     shortest_ms = value_in_force(BY_NAME[shortest], topic, broker)
     longest_ms = value_in_force(BY_NAME[longest], topic, broker)

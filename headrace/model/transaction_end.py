@@ -1,13 +1,13 @@
-"""How a transaction of a producer ends in one partition: what a marker says.
+"""How a transaction of a producer ends in one partition: the content of a marker.
 
-A shared noun: coordinators decide it, replicas and their log write it.
+Shared by coordinators, which decide it, and replicas and their log, which write it.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-BUMPING_VERSION = 2  # transaction.version from which on every end of a transaction has an epoch of its own (KIP-890)
+BUMPING_VERSION = 2  # from this transaction.version on, every end of a transaction raises the epoch (KIP-890)
 
 
 class TransactionEnd(Struct, frozen=True):
@@ -19,5 +19,5 @@ class TransactionEnd(Struct, frozen=True):
 
     @property
     def strict(self) -> bool:
-        """Its epoch is above that of the records, so a late record can be told from one of the next transaction."""
+        """Its epoch is above that of the records, so a late record is distinguishable from the next transaction's."""
         return self.version >= BUMPING_VERSION

@@ -1,4 +1,4 @@
-"""Many files synced, one after the other: the pure-Python twin of _syncing.pyx, for where that could not be built."""
+"""Syncs many files, one after the other: the pure-Python twin of _syncing.pyx, used if that could not be built."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Time. The only place that reads a clock.
+"""Time. The only module that reads a clock.
 
-Everything that waits or dates something is handed a `Clock`. `SystemClock` is real time on the running event loop;
-`AdvanceableClock` is real time plus an offset that a test moves forward, firing what falls due on the way; the
-simulator brings a third on a virtual loop.
+Everything that waits or needs a timestamp is given a `Clock`. `SystemClock` is real time on the running event loop;
+`AdvanceableClock` is real time plus an offset that a test advances, which fires the timers that become due; the
+simulator has a third one on a virtual loop.
 
-Wall time (`now_ms`) may jump, so it only dates records; every wait runs on monotonic time.
+Wall time (`now_ms`) may jump, so it is used for timestamps only; every wait uses monotonic time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SystemClock:
         await asyncio.sleep(delay_s)
 
     def pause(self, delay_s: float) -> None:
-        """Stop this thread for so long: for programs that wait, never on an event loop."""
+        """Block this thread: for blocking programs, never on an event loop."""
         time.sleep(delay_s)
 
 
@@ -69,7 +69,7 @@ class _Deadline:
 
 
 class AdvanceableClock:
-    """Real time that a test can push forward: `advance` moves both clocks and fires every timer that falls due.
+    """Real time that a test can advance: `advance` moves both clocks and fires every timer that becomes due.
 
     Timers are kept here rather than on the loop, because the loop's own time cannot be moved. All methods run on the
     event loop's thread.

@@ -1,8 +1,8 @@
-"""Files. The only place that opens one.
+"""Files. The only module that opens them.
 
-`Disk` and `File` are the doors; `RealDisk` is the operating system's. The simulator has a disk that can crash.
-Durability is spelled out by the caller: data is safe after `File.sync`, a new, renamed or removed name after
-`Disk.sync_dir` of its folder. Calls block; whatever may take long goes through `Disk.off_loop`.
+`Disk` and `File` are the interfaces; `RealDisk` is the operating system's. The simulator has a disk that can crash. The
+caller requests durability explicitly: data is safe after `File.sync`, a new, renamed or removed name after
+`Disk.sync_dir` of its folder. Calls block; whatever may take long runs through `Disk.off_loop`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class File(Protocol):
-    """An open file. Appends go to its end; reads and writes name their position."""
+    """An open file. Appends go to its end; reads and writes have an explicit position."""
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write all buffers at the end with as few system calls as possible.
@@ -48,11 +48,11 @@ class File(Protocol):
         ...
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
-        """Like `pread` if everything is in memory, else None, at once."""
+        """Like `pread` if everything is in memory, otherwise None without waiting."""
         ...
 
     def borrow_cached(self, size: int, position: int) -> Buffer | None:
-        """Like `pread_cached`, into memory that is used again when nobody holds it any more: for what is sent away."""
+        """Like `pread_cached`, into memory that is reused once it has no more views: for data that is sent."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None: ...
@@ -62,7 +62,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Returns when the contents and size are on stable storage; raises OSError when that is not known."""
+        """Returns when the contents and size are on stable storage; raises OSError if this is unknown."""
         ...
 
     def close(self) -> None: ...
@@ -80,7 +80,7 @@ class Disk(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file, if it exists."""
         ...
 
     def remove_tree(self, path: Path) -> None: ...
@@ -88,7 +88,7 @@ class Disk(Protocol):
     def sync_dir(self, path: Path) -> None: ...
 
     def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
-        """Sync each of these files of this disk, and tell what went wrong with it; the fewer calls the better."""
+        """Sync each of these files of this disk, in as few calls as possible; returns an error or None for each."""
         ...
 
     def read_bytes(self, path: Path) -> bytes:
@@ -102,17 +102,17 @@ class Disk(Protocol):
     def file_size(self, path: Path) -> int: ...
 
     def free_bytes(self, path: Path) -> int:
-        """What can still be written to the disk that holds this path."""
+        """The free space on the disk that holds this path."""
         ...
 
     def total_bytes(self, path: Path) -> int: ...
 
     def lock(self, path: Path) -> Callable[[], None] | None:
-        """Take an exclusive lock that dies with the process; the way to release it, or None if another holds it."""
+        """Take an exclusive lock that ends with the process; returns a release function, or None if it is taken."""
         ...
 
     async def off_loop(self, work: Callable[..., T], *args: object) -> T:
-        """Run blocking work without holding up the event loop."""
+        """Run blocking work without blocking the event loop."""
         ...
 
 
@@ -141,7 +141,7 @@ class RealFile:
         return os.pread(self._fd, size, position)
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
-        # A bytearray that nobody else holds serves as bytes, uncopied.
+        # A bytearray without other references serves as bytes, without a copy.
         return self._read_cached(bytearray(size), position)  # type: ignore[return-value]
 
     def borrow_cached(self, size: int, position: int) -> Buffer | None:
@@ -187,7 +187,7 @@ class RealFile:
 
 
 class RealDisk:
-    """The operating system's files. Folders are made 0700 and files 0600: the data is nobody else's."""
+    """The operating system's files. Folders are created with mode 0700 and files with 0600: the data is private."""
 
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-disk")

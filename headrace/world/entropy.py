@@ -1,4 +1,4 @@
-"""Chance. The only place that rolls a die, so that a simulation can run from one seed."""
+"""Randomness. The only module that draws random numbers, so that a simulation can run from one seed."""
 
 from __future__ import annotations
 

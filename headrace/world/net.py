@@ -1,4 +1,4 @@
-"""Sockets. The only place that opens one."""
+"""Sockets. The only module that opens them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_BUFFERS = 512  # in one call; the system takes a thousand
 
 
 class Door(Protocol):
-    """A place where connections arrive. Its address is taken at once; nobody comes in before it is opened."""
+    """A listening socket. Its address is bound immediately; connections are accepted once it is opened."""
 
     @property
     def address(self) -> tuple[str, int]: ...
@@ -20,17 +20,17 @@ class Door(Protocol):
     async def open(self) -> None: ...
 
     def close(self) -> None:
-        """Take no further connections; those that are open stay."""
+        """Accept no more connections; open ones stay open."""
         ...
 
 
 class Net(Protocol):
     async def bind(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> Door:
-        """A closed door at host and port (0: any free one); each connection is handled by a protocol of its own."""
+        """Bind a Door, not open yet, to host and port (0: any free one); each connection gets its own protocol."""
         ...
 
     async def connect(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Reach somebody's door; the protocol's connection_made has been called when this returns. OSError if not."""
+        """Connect; the protocol's connection_made has been called when this returns. OSError on failure."""
         ...
 
 
@@ -66,7 +66,7 @@ class RealNet:
 
 
 class Line(Protocol):
-    """A connection of a program that waits: each call blocks until it is done, or raises OSError."""
+    """A blocking connection: each call blocks until it is done, or raises OSError."""
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """All of them, one after the other."""
@@ -77,7 +77,7 @@ class Line(Protocol):
         ...
 
     def set_timeout(self, seconds: float) -> None:
-        """How long the other side may stay silent."""
+        """The timeout for reads and writes."""
         ...
 
     def close(self) -> None: ...

@@ -1,15 +1,15 @@
-"""A few large buffers for what is read from disk and sent away, used again as soon as nobody looks at them.
+"""A few large buffers for data that is read from disk and sent, reused as soon as they have no more views.
 
-Owned by the disk. Fresh memory for a megabyte costs as much as reading it: the system clears every page, and Python
-clears it once more. Nobody gives a buffer back: whoever was lent one holds a view of it, and Python itself refuses to
-resize a bytearray while there is one, so a buffer that can be resized is free.
+Owned by the disk. Fresh memory for a megabyte costs as much as reading it: the kernel zeroes every page, and Python
+zeroes it once more. Buffers are not returned explicitly: the borrower holds a view of the buffer, and Python refuses to
+resize a bytearray while it has views, so a buffer that can be resized is free.
 """
 
 from __future__ import annotations
 
 import threading
 
-WARM_BYTES = 1 << 20  # what a stock consumer asks for of one partition
+WARM_BYTES = 1 << 20  # what a consumer with default settings requests from one partition
 _LEAST_BYTES = 32 << 10  # below this, fresh memory is cheap
 
 
@@ -20,7 +20,7 @@ class WarmBuffers:
         self._lock = threading.Lock()
 
     def lend(self, size: int) -> bytearray | memoryview:
-        """Room for so many bytes; what is in it is anything. A fresh buffer when all warm ones are out."""
+        """A buffer of this many bytes with arbitrary content; a fresh one if all warm ones are in use."""
         if not _LEAST_BYTES <= size <= WARM_BYTES:
             return bytearray(size)
         with self._lock:

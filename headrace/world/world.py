@@ -1,4 +1,4 @@
-"""The four doors to the outside, carried together to the place where a broker is built."""
+"""The four interfaces to the outside (doors), passed together to where a broker is built."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Clients of simulations: they speak the protocol as real ones do, never give up, and write down what they see."""
+"""The clients of simulations: they speak the protocol like real ones, retry without limit, and record what they see."""

@@ -1,6 +1,7 @@
-"""Somebody who does not sit still: topics come and go, leaders are asked back, partitions move to other brokers.
+"""An admin client: creates and deletes topics, triggers preferred leader elections, and moves partitions.
 
-What it asks for may fail, now or later; nobody is told. The stories' own topics are moved, never deleted.
+Its requests may fail, immediately or later; failures are ignored. The topics of the other clients are moved but never
+deleted.
 """
 
 from __future__ import annotations

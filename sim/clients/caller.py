@@ -1,8 +1,8 @@
-"""A simulated client's way to the cluster: connections, who leads what, and who coordinates whom.
+"""A simulated client's access to the cluster: connections, partition leaders, and coordinators.
 
-Every other client of this room asks through one of these. A call either gives the answer or raises ConnectionLost; to
-try again is the affair of who asked, because only it knows what a second attempt may do. Built on the asyncio driver
-that brokers use among themselves (headrace/client/connection.py).
+All other clients of this package use it. A call either returns the response or raises ConnectionLost. Retrying is up to
+the caller, because only the caller knows the effect of a second attempt. Built on the asyncio driver that brokers use
+between themselves (headrace/client/connection.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LATEST = -1
 
 
 class Nobody(Exception):
-    """Nobody leads, or coordinates, what was asked for: try again later."""
+    """There is no leader or coordinator at the moment: retry later."""
 
 
 class Caller:
@@ -54,7 +54,7 @@ class Caller:
         return await (await self.connection(address)).call(api_key, message, version)
 
     async def anywhere(self, api_key: int, message: Message, version: int | None = None) -> Message:
-        """Ask the brokers in an order of chance until one answers."""
+        """Ask the brokers in random order until one answers."""
         order = self.random.sample(self._bootstrap, len(self._bootstrap))
         for address in order[:-1]:
             try:
@@ -64,7 +64,7 @@ class Caller:
         return await self.at(order[-1], api_key, message, version)
 
     async def leader(self, topic: str, partition: int) -> tuple[Address, int]:
-        """Where the leader is, and its epoch; asked for when it is not known."""
+        """The leader's address and epoch; requested if unknown."""
         if (topic, partition) not in self._leaders:
             await self._ask_leaders(topic)
         if (topic, partition) not in self._leaders:
@@ -134,7 +134,7 @@ class Caller:
             await self.pause()
 
     async def end_offset(self, topic: str, partition: int, *, stable: bool = False) -> int:
-        """The high watermark, or the last stable offset, as the leader tells it; Nobody if it tells an error."""
+        """The high watermark, or the last stable offset, from the leader; raises Nobody on an error."""
         place, epoch = await self.leader(topic, partition)
         part = Message(partition_index=partition, current_leader_epoch=epoch, timestamp=_LATEST)
         body = Message(replica_id=-1, isolation_level=int(stable), topics=[Message(name=topic, partitions=[part])])

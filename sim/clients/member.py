@@ -1,8 +1,8 @@
-"""A member of a consumer group by the classic protocol: joins, is given partitions, reads, commits, and comes back.
+"""A member of a consumer group with the classic protocol: joins, gets partitions, reads, commits, and rejoins.
 
-The leader of a generation deals the partitions out in turn. Commits follow every poll that brought something, each with
-a note of its own, so that the checker can tell them apart. A member that is told that it is no longer one, or that has
-heard nothing from its coordinator for its session's time, gives up what it had and joins anew.
+The leader of a generation assigns the partitions round robin. Each poll that returned records is followed by a commit,
+with its own metadata string, so that the checker can distinguish commits. If a member is told that it is not a member
+any more, or hears nothing from its coordinator for its session timeout, it gives up its partitions and joins again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PROTOCOL = "turns"
 
 
 class _Rejoin(Exception):
-    """The group forms anew, and this member still belongs to it."""
+    """The group rebalances, and this member still belongs to it."""
 
 
 class _Lost(Exception):
-    """This member is none any more."""
+    """This client is not a member any more."""
 
 
 _MOVED = (
@@ -142,7 +142,7 @@ class Member:
         return True
 
     async def _take_up(self) -> None:
-        """Go on where the group stands."""
+        """Continue at the group's committed offsets."""
         names = {f"{topic}-{index}": None for topic, index in self._at}
         self._recorder.happened(self._proc, "assign", group=self._group, offs=names, epoch=self._generation)
         while self._at:
@@ -225,7 +225,7 @@ class Member:
             self._caller.forget_coordinator(GROUP, self._group)
 
     async def _ask(self, api_key: int, body: Message, version: int | None = None) -> Message | None:
-        """The coordinator's answer, or None when it could not be had."""
+        """The coordinator's response, or None if there was none."""
         try:
             answer = await self._caller.at_coordinator(GROUP, self._group, api_key, body, version)
         except (ConnectionLost, Nobody):
@@ -244,7 +244,7 @@ class Member:
 
 
 def offsets_told(answer: Message) -> dict[Partition, tuple[int, str]] | None:
-    """What an OffsetFetch of one group told; None if it told an error."""
+    """The result of an OffsetFetch of one group; None on an error."""
     group: Any = answer.groups[0]
     if group.error_code != ErrorCode.none:
         return None

@@ -1,9 +1,9 @@
-"""An exactly-once pipe: what it reads, what it makes of it and how far it got are one transaction.
+"""An exactly-once pipe: its input offsets and its output are one transaction.
 
-It owns its input partitions alone. A session begins with InitProducerId, which fences the session before it and ends
-what that one left open, and with the group's committed offsets; each transaction then reads a little, writes one
-output for each input, adds the new offsets, and commits, or aborts now and then. Whatever goes wrong for long, or for
-good, ends the session, and a new one begins: as a process that is started again.
+It assigns its input partitions itself. A session begins with InitProducerId, which fences the previous session and ends
+its open transaction, and with the group's committed offsets. Each transaction then reads a few records, writes one
+output for each, adds the new offsets, and commits, or sometimes aborts. Any permanent or lasting error ends the
+session, and a new one begins, like a process that is restarted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOPELESS = (
 
 
 class _Anew(Exception):
-    """This session can do no more."""
+    """This session cannot continue."""
 
 
 class Pipe:
@@ -70,7 +70,7 @@ class Pipe:
         self._recorder.happened(self._name, "pipe", details=details)
         ended = False
         while not ended:
-            ended = stop.is_set()  # one more session, which ends what was left open and tells how far the pipe got
+            ended = stop.is_set()  # one more session, which ends open transactions and records the final offsets
             try:
                 await self._session(stop)
             except _Anew:
@@ -224,7 +224,7 @@ class Pipe:
         self._identity = (answer.producer_id, answer.producer_epoch)
 
     async def _insist(self, kind: int, key: str, api_key: int, body: Message, version: int | None = None) -> Message:
-        """The coordinator's answer, asked for again as long as there is hope."""
+        """The coordinator's response; retried on retriable errors."""
         for _ in range(_ATTEMPTS):
             try:
                 answer = await self._caller.at_coordinator(kind, key, api_key, body, version)

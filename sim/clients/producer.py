@@ -1,11 +1,11 @@
-"""A producer that never gives up: idempotent, acks=all, up to three batches on their way in each partition.
+"""An idempotent producer with acks=all that retries without limit, with up to three batches in flight per partition.
 
-Each partition has a lane: a queue of batches, sent together and answered in order. When one is not stored, it and
-everything behind it goes out again in the same order, with the same sequences, to whoever leads then; that is what a
-real idempotent producer does, and what the log must make into one copy. Only an answer that can have no good end
-(an unknown sequence for the oldest batch) ends the session: what was under way is `info`, and a new producer begins.
+Each partition has a lane: a queue of batches that are sent together and answered in order. If one is not stored, it and
+all batches behind it are sent again in the same order, with the same sequences, to the current leader. A real
+idempotent producer does the same, and the log must store only one copy. Only an error that cannot be resolved (an
+unknown sequence for the oldest batch) ends the session: batches in flight become `info`, and a new producer begins.
 
-`OneShotProducer` sends each message once, without idempotence, so that a refusal is a proof.
+`OneShotProducer` sends each message once, without idempotence, so that a rejection is a proof.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sim.history.recorder import Recorder
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 _BY_NAME = 12  # the last version of Produce that names topics
 _WINDOW = 3
-_PER_SECOND = 0.6  # so that a story is more about what goes wrong than about what goes well
+_PER_SECOND = 0.6  # low, so that faults dominate the story
 _TIMEOUT_MS = 3000
 STORED = (ErrorCode.none, ErrorCode.duplicate_sequence_number)
 _FATAL = (
@@ -51,13 +51,13 @@ def produce_request(topic: str, partition: int, batch: bytes | bytearray, txn_id
 
 
 def told(answer: Message) -> Message:
-    """What a Produce of one partition was answered with."""
+    """The response to a Produce of one partition."""
     part: Message = answer.responses[0].partition_responses[0]
     return part
 
 
 class Writer:
-    """Makes messages and records that they are sent."""
+    """Creates messages and records that they are sent."""
 
     def __init__(self, recorder: Recorder, clock: Clock, proc: str) -> None:
         self.proc = proc
@@ -159,7 +159,7 @@ class _Lane:
         self._sequence += count
 
     async def _send(self, ended: asyncio.Event) -> None:
-        """Everything that is open, once; what is not stored stays open."""
+        """Sends all open batches once; those that are not stored stay open."""
         try:
             place, _ = await self._caller.leader(self._topic, self._partition)
             connection = await self._caller.connection(place)
@@ -190,7 +190,7 @@ class _Lane:
 
 
 class OneShotProducer:
-    """Each message is sent once; what became of it is said by the table of outcomes."""
+    """Sends each message once; the table of outcomes classifies the result."""
 
     def __init__(
         self, caller: Caller, recorder: Recorder, clock: Clock, name: str, topic: str, partitions: int

@@ -1,8 +1,8 @@
-"""Readers: one partition at a time from its leader, as a consumer without a group does; and the final read.
+"""Readers: consumers without a group that read one partition at a time from its leader; and the final read.
 
-A `Shelf` is how one reader looks at partitions: it fetches from an offset on, opens the batches, leaves out control
-records and, for readers of committed data, what belongs to aborted transactions. Members of groups and pipes read
-through one too. What was fetched is recorded by who asked, since only it knows why.
+A `Shelf` is one reader's access to partitions: it fetches from an offset on, decodes the batches, and skips control
+records and, for `read_committed`, records of aborted transactions. Members of groups and pipes use it too. The caller
+records what was fetched, since only the caller knows the purpose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sim.history.recorder import Recorder
 FETCH = 1
 _BY_NAME = 12  # the last version of Fetch that names topics
 _MAX_WAIT_MS = 500
-_MAX_BYTES = 4096  # small, so that one answer is not everything
+_MAX_BYTES = 4096  # small, so that reading takes several fetches
 Partition = tuple[str, int]
 
 
@@ -42,7 +42,7 @@ class Shelf:
         self._committed = isolation == READ_COMMITTED
 
     async def fetch(self, place: Partition, offset: int) -> Fetched | None:
-        """What is there from `offset` on; None if nobody would tell."""
+        """The records from `offset` on; None on an error."""
         topic, index = place
         try:
             leader, epoch = await self._caller.leader(topic, index)
@@ -67,7 +67,7 @@ class Shelf:
         marks: bool = False,
         **asked: Any,
     ) -> list[Record] | None:
-        """A fetch that is told of, and that moves `at` on; with `marks` it is told how far the leader had committed."""
+        """A fetch that is recorded and advances `at`; with `marks`, the leader's high watermark is recorded too."""
         op = recorder.invoke(proc, "poll", **asked)
         found = await self.fetch(place, at[place])
         if found is None:
@@ -125,7 +125,7 @@ def _records(tp: str, data: bytes, at: int) -> Iterator[Record]:
 
 
 class Reader:
-    """Reads these partitions from their beginning, and asks now and then where they end."""
+    """Reads these partitions from their beginning, and sometimes requests their ends."""
 
     def __init__(self, caller: Caller, recorder: Recorder, name: str, places: list[Partition], isolation: str) -> None:
         self._caller = caller
@@ -143,7 +143,7 @@ class Reader:
                     await self._ask_end(place)
 
     async def catch_up(self) -> None:
-        """To the ends that the partitions have now."""
+        """Reads to the current ends of the partitions."""
         for place in self._at:
             end = await sure_end(self._caller, place)
             while self._at[place] < end:
@@ -165,7 +165,7 @@ class Reader:
 
 
 async def sure_end(caller: Caller, place: Partition, *, stable: bool = False) -> int:
-    """The end of a partition, however often it takes to get an answer."""
+    """The end of a partition; retried until there is a response."""
     while True:
         try:
             return await caller.end_offset(*place, stable=stable)

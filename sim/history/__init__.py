@@ -1,1 +1,1 @@
-"""The history checker: what clients saw, held against the invariants of docs/checker.md."""
+"""The history checker: checks what clients saw against the invariants of docs/checker.md."""

@@ -1,6 +1,6 @@
-"""`python -m sim.history FILE...`: the verdict on recorded histories. Ends with 1 if an invariant is broken.
+"""`python -m sim.history FILE...`: the verdict on recorded histories. Exits with 1 if an invariant is broken.
 
-Several files are taken as one history that several processes of one machine recorded.
+Several files are treated as one history, recorded by several processes on one machine.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def main(paths: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    gc.disable()  # everything is kept to the end: looking for garbage among millions of events is idle work
+    gc.disable()  # everything is kept until the end: collecting garbage among millions of events is wasted work
     sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,12 @@
-"""T7: no transaction reads, by way of others, from itself.
+"""T7: no transaction reads, through other transactions, from itself.
 
-Nodes are transactions. Who reads a message of another comes after it; so does the next transaction of the same
-client, and whatever begins after another has ended. A circle among these is an error (G1c). Circles of writes alone
-(G0: two transactions interleaved differently in two partitions) are allowed in Kafka and only counted.
+Nodes are transactions. A transaction that reads a message of another one comes after it. So does the next transaction
+of the same client, and any transaction that begins after another has ended. A cycle among these is an error (G1c).
+Cycles of writes alone (G0: two transactions interleaved differently in two partitions) are allowed in Kafka and only
+counted.
 
-Real-time order would need an edge for every pair; a chain of moments, one for each end, says the same with a few edges
-per transaction. Called by `verdict.py`.
+Real-time order would need an edge for every pair; a chain of moments, one for each end, expresses the same with a few
+edges per transaction. Called by `verdict.py`.
 """
 
 from __future__ import annotations

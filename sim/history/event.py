@@ -2,10 +2,10 @@
 
 A history is a list of events in the order of one clock. An operation is an `invoke` and, later, its completion (`ok`,
 `fail` or `info`) whose `op` is the `n` of the invoke; an operation without a completion counts as `info`: it may have
-happened or not. What happens at once (an assignment, a seek, the opening of a client) is a single `ok` without `op`.
-docs/checker.md lists every `f` with the fields that it carries. Written by `recorder.py`, read by `operations.py`.
+happened or not. What takes no time (an assignment, a seek, the opening of a client) is a single `ok` without `op`.
+docs/checker.md lists every `f` with its fields. Written by `recorder.py`, read by `operations.py`.
 
-Invariant: `n` rises with `t_mono_ns`, so `n` alone says what came before what.
+Invariant: `n` rises with `t_mono_ns`, so the order of `n` is the order in time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 class BadHistory(Exception):
-    """The history itself is broken, so nothing can be said about the system that it tells of."""
+    """The history itself is invalid, so nothing can be said about the recorded system."""
 
 
 class Record(NamedTuple):
@@ -60,7 +60,7 @@ class Event:
     details: dict[str, Any] | None = None
 
     def line(self) -> str:
-        """This event as one line of JSON, without the fields that say nothing."""
+        """This event as one line of JSON, without empty fields."""
         said = {name: value for name in NAMES if (value := getattr(self, name)) is not None}
         return json.dumps(said, separators=(",", ":"))
 
@@ -83,7 +83,7 @@ def parse_all(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def merge(histories: Iterable[Iterable[Event]]) -> list[Event]:
-    """Histories that several processes of one machine wrote by its one monotonic clock, as one history."""
+    """Merges histories of several processes on one machine, which share its monotonic clock."""
     tagged = [(event, which) for which, history in enumerate(histories) for event in history]
     tagged.sort(key=lambda pair: (pair[0].t_mono_ns, pair[1], pair[0].n))
     renumbered = {(which, event.n): n for n, (event, which) in enumerate(tagged)}

@@ -1,4 +1,4 @@
-"""G2 to G5: committed offsets hold what was committed last, cover only what was delivered, and are resumed from.
+"""G2 to G5: committed offsets return the last commit, cover only what was delivered, and are where members resume.
 
 Pure functions over the commits and offset fetches of each (group, partition). Called by `verdict.py`.
 """
@@ -47,7 +47,7 @@ def one_register(key: tuple[str, str], commits: list[Commit], fetches: list[Offs
             report.broken("G2", sentence, fetch.n, fetch.end)
             continue
         if source.status == FAIL:
-            if source.txn is None:  # offsets of an aborted transaction are T1's affair
+            if source.txn is None:  # T1 checks offsets of aborted transactions
                 sentence = f"group {group} was told offset {fetch.off} for {tp}, whose commit had been refused"
                 report.broken("G2", sentence, source.n, fetch.end)
             continue
@@ -93,7 +93,7 @@ class Reading:
 
     delivered: dict[int, int]  # offset -> the first poll that had it
     starts: list[Start]
-    sought: int = -1  # everything below was skipped on demand, or may have been
+    sought: int = -1  # everything below was skipped by a seek, or may have been
 
 
 def _readings(ops: Operations) -> dict[tuple[str, str], Reading]:

@@ -1,9 +1,9 @@
-"""G1, G6 and G7: who owns a partition of a group, who may commit, and when the group comes to rest.
+"""G1, G6 and G7: who owns a partition of a group, who may commit, and when the group becomes stable.
 
-Ownership is judged by generation first, which needs no clock: nobody else has the partition in the same
-generation. By time it is judged only where the former owner gave it back in order or the broker told when it fenced
-it; a member that finds out later that it was thrown out may have believed in its ownership for a while, and that is no
-fault. `group_offsets.py` has G2 to G5. Called by `verdict.py`.
+Ownership is checked by generation first, which needs no clock: no other member has the partition in the same
+generation. It is checked by time only if the previous owner gave it back properly or the broker reported when it fenced
+that owner. A member that learns later that it was removed may have believed in its ownership for a while, which is
+allowed. `group_offsets.py` has G2 to G5. Called by `verdict.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def exclusive_owners(ops: Operations, group: str, events: list[Event], report: R
             for tp in event.offs or {}:
                 held[tp] = event.n
                 owners.last_assigned[tp] = (member, event.n)
-            if event.epoch is not None:  # what it kept, it holds in the new generation too
+            if event.epoch is not None:  # partitions that it kept belong to it in the new generation too
                 for tp in held:
                     _hold(owners, group, tp, event.epoch, member, event.n, report)
             continue
@@ -71,7 +71,7 @@ def _hold(owners: Ownership, group: str, tp: str, epoch: int, member: str, n: in
 
 
 def fenced_commits(ops: Operations, report: Report) -> None:
-    """A commit that began after a newer owner was known, and that was taken nevertheless."""
+    """A commit that began after a newer owner was known, but was accepted."""
     owners: dict[tuple[str, str], list[tuple[int, int, str]]] = {}  # the newest generation so far, its event, member
     for group, events in ops.membership.items():
         for event in events:

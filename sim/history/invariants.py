@@ -1,7 +1,7 @@
-"""The invariants by name, how one is reported as broken, and the few numbers that a run may choose.
+"""The names of the invariants, how violations are reported, and the few limits that a run can set.
 
-Shared by every family of checks. Invariant: a violation names events by their `n`, so that a reader finds them in the
-file, and carries a sentence that can be understood without this code.
+Shared by all families of checks. Invariant: a violation names events by their `n`, so that they can be found in the
+file, and contains a sentence that can be understood without this code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Limits:
 
 
 class Report:
-    """What a family of checks hands back: violations, and counts of what is allowed but worth knowing."""
+    """The result of a family of checks: violations, and counts of events that are allowed but worth knowing."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []

@@ -1,6 +1,6 @@
-"""T5, T6 and T8: what the batches of the log themselves say about transactions and sequence numbers.
+"""T5, T6 and T8: what the batches of the log say about transactions and sequence numbers.
 
-Input are `batch` events, one for each batch of a partition in the order of the log, as a scan after the heal finds
+The input is `batch` events, one for each batch of a partition in the order of the log, as a scan after the heal finds
 them. A batch's `details`: base, last, pid, epoch, seq, txn (is it transactional), control (None, "commit" or "abort").
 Called by `verdict.py`.
 """
@@ -139,7 +139,9 @@ def _hanging(ops: Operations, scan: Scan, last: Event, limits: Limits, report: R
 
 
 def _aborted_index(ops: Operations, scan: Scan, report: Report) -> None:
-    """`aborted` events: what fetches over the whole partition were told, as details.aborted = [[pid, first], …]."""
+    """`aborted` events: the aborted transactions in fetches of the whole partition: details.aborted = [[pid, first],
+    …].
+    """
     for event in ops.told.get("aborted", ()):
         if event.tp != scan.tp:
             continue
@@ -153,7 +155,7 @@ def _aborted_index(ops: Operations, scan: Scan, report: Report) -> None:
 
 
 def _committed_view(ops: Operations, scan: Scan, report: Report) -> None:
-    """What a reader of committed data got is what is left of the log without the aborted ranges."""
+    """A `read_committed` consumer got exactly the log without the aborted ranges."""
     final = ops.finals.get((scan.tp, READ_COMMITTED))
     if final is None or scan.tp in ops.compacted:
         return

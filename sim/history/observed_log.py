@@ -1,8 +1,8 @@
-"""What the log must hold, put together from everything that anybody was told about it.
+"""The contents of the log, reconstructed from everything that clients were told about it.
 
-`log[tp]` maps offsets to uids, from acknowledged sends (acks=all) and all reads. The dense order is its offsets without
-holes, so that "the next message" is a step of one whatever markers or compaction leave between; for readers of
-committed data, messages of transactions that did not commit are holes too. Built once per verdict from `Operations`.
+`log[tp]` maps offsets to uids, from acknowledged sends (acks=all) and all reads. The dense order is the list of its
+offsets without holes, so that "the next message" is a step of one even if markers or compaction leave gaps; for
+`read_committed`, messages of transactions that did not commit are holes too. Built once per verdict from `Operations`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sim.history.operations import Operations, Transaction
 
 
 class Dense:
-    """Offsets in order, and the place of each."""
+    """Offsets in order, and the position of each."""
 
     def __init__(self, offsets: list[int]) -> None:
         self.offsets = offsets
         self.place = {off: place for place, off in enumerate(offsets)}
 
     def at_or_after(self, off: int) -> int:
-        """The place of the first message that a reader from this offset on gets."""
+        """The position of the first message that a reader from this offset on gets."""
         return bisect_left(self.offsets, off)
 
 
@@ -57,7 +57,7 @@ class ObservedLog:
         return self._dense[tp, isolation]
 
     def offset(self, uid: str) -> int | None:
-        """Where a message stands; the first place, if it was stored twice."""
+        """Where a message is stored; the first position, if it was stored twice."""
         places = self.places.get(uid)
         return min(off for _, off in places) if places else None
 
@@ -113,5 +113,5 @@ def observe(ops: Operations) -> ObservedLog:
 
 
 def shown(seen: ObservedLog, txn: Transaction) -> bool:
-    """Whether anybody who reads committed data saw something of this transaction."""
+    """Whether any `read_committed` consumer saw a message of this transaction."""
     return any(send.uid in seen.seen_committed for send in txn.sends)

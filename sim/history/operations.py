@@ -1,8 +1,8 @@
 """From events to operations: each send, commit, offset fetch and transaction with its beginning and its end.
 
-One pass over the events, made once per verdict; the families of checks read the result and nothing else. Positions in
-time are event numbers; `NEVER` stands for an end that nobody saw. Invariant: an operation without a completion is
-`info`, and a transaction counts as aborted only if its commit certainly had no effect.
+One pass over the events, made once per verdict; the families of checks read only the result. Positions in time are
+event numbers; `NEVER` stands for an end that nobody saw. Invariant: an operation without a completion is `info`, and a
+transaction counts as aborted only if its commit certainly had no effect.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Transaction:
 
     @property
     def status(self) -> str:
-        """`ok`: committed; `fail`: certainly not; `info`: nobody knows."""
+        """`ok`: committed; `fail`: certainly not committed; `info`: unknown."""
         if self.commit is None:
             return FAIL
         return self.commit_status or INFO
@@ -108,7 +108,7 @@ class Init:
 
 @dataclass(slots=True)
 class FinalRead:
-    """Everything that a fresh client finds in a partition after the heal."""
+    """Everything that a new client reads from a partition after the heal."""
 
     tp: str
     start: int
@@ -142,7 +142,7 @@ class Operations:
 
 
 def gather(events: Iterable[Event]) -> Operations:
-    """Join invokes and completions; a history that contradicts itself is refused with `BadHistory`."""
+    """Joins invokes and completions; raises `BadHistory` for a history that contradicts itself."""
     ops = Operations(list(events))
     commits: dict[int, list[Commit]] = {}
     last_n = -1
@@ -253,7 +253,7 @@ def _end_transaction(ops: Operations, event: Event, invoke: Event | None) -> Non
     assert invoke is not None
     txn = _txn(ops, invoke)
     if (invoke.details or {}).get("commit") and (event.type == OK or txn.commit_status in (None, FAIL)):
-        txn.commit_status = event.type  # a commit may be asked for again; a doubt stays until an `ok`
+        txn.commit_status = event.type  # a commit may be retried; the status stays unknown until an `ok`
     txn.end = event.n if event.type == OK else txn.end
 
 
@@ -270,10 +270,10 @@ def _add_final(ops: Operations, event: Event, details: dict[str, Any]) -> None:
 
 
 def _settle(ops: Operations) -> None:
-    """Offsets in a transaction take the transaction's fate.
+    """Offsets in a transaction take effect only if it commits.
 
-    Its end is acknowledged before its markers are written, so only readers that wait for stable offsets, as those
-    do that read committed, must see them from there on.
+    Its end is acknowledged before its markers are written, so only clients that ask for stable offsets, as
+    `read_committed` consumers do, must see them from then on.
     """
     unstable = {session.group for session in ops.sessions.values() if session.isolation == READ_UNCOMMITTED}
     for txn in ops.txns.values():

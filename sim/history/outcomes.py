@@ -1,12 +1,12 @@
 """Which errors prove that nothing happened: the table behind `fail` and `info`.
 
 An operation that ended in an error is `fail` only if the error proves that it had no effect, and `info` otherwise: a
-timeout says nothing about what the broker did. Clients report the error of their last attempt, and an earlier one may
-have had its effect although nobody heard of it. So for a client that tries again by itself only errors that every
-attempt would have met are a proof; for one that sends each request once, a refusal is a proof.
+timeout says nothing about what the broker did. Clients report the error of their last attempt, but an earlier attempt
+may have taken effect unnoticed. So for a client that retries internally, only errors that every attempt would get are a
+proof. For a client that sends each request once, a rejection is a proof.
 
-Names are those of Kafka's error codes and, with a leading underscore, those of librdkafka's own errors. What is in no
-table is `info`: to doubt costs a check, to be wrongly certain costs the verdict.
+Names are those of Kafka's error codes and, with a leading underscore, of librdkafka's own errors. Errors that are in no
+table are `info`: a wrong `info` only weakens a check, while a wrong `fail` makes the verdict wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The same answer at every attempt: the request can never be taken.
+# The same error at every attempt: the request can never be accepted.
 HOPELESS = {
     "send": _names("""MESSAGE_TOO_LARGE MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE INVALID_MSG_SIZE
         INVALID_TOPIC_EXCEPTION TOPIC_EXCEPTION TOPIC_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED
@@ -32,8 +32,8 @@ HOPELESS = {
 }
 HOPELESS["send_offsets"] = HOPELESS["commit"]
 
-# A refusal of this one attempt, given before anything was written. "Not the leader" and "not the coordinator" are none:
-# whoever steps down says so as well to those whose records it has written and can commit no more.
+# A rejection of this attempt, before anything was written. "Not the leader" and "not the coordinator" are not in it: a
+# broker that steps down also sends them for records that it has written and cannot commit any more.
 REFUSED = {
     "send": _names("""LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH
         UNKNOWN_LEADER_EPOCH UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID NOT_ENOUGH_REPLICAS

@@ -1,7 +1,7 @@
-"""What a message of a recorded client carries: its uid, whence it was made, and a digest of all that was sent.
+"""The payload of a recorded message: its uid, the uid of its source, and a digest of everything that was sent.
 
-Shared by the clients of simulations (sim/clients) and those that run against real brokers (tests/recorded_clients.py).
-Invariant: the digest of a message that arrives is computed anew from what arrived, never taken from it.
+Shared by the clients of simulations (sim/clients) and those for real brokers (tests/recorded_clients.py). Invariant:
+the digest of a message that arrives is computed from what arrived, never copied from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def digest_of(
     parts = [uid.encode(), src.encode(), b"-" if key is None else b"+" + key, body, str(timestamp_ms).encode()]
     for name, value in headers:
         parts += [name.encode(), value]
-    sizes = struct.pack(f">{len(parts)}I", *map(len, parts))  # so that no two lists of parts look the same
+    sizes = struct.pack(f">{len(parts)}I", *map(len, parts))  # so that different lists of parts have different digests
     return hashlib.sha256(b"".join((sizes, *parts))).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""P1 to P7 and P10: what is stored and read is what was sent, whole, once and in order.
+"""P1 to P7 and P10: what is stored and read is what was sent, complete, once and in order.
 
-Pure functions over the operations of a history and the log that it implies; `real_time.py` has P8 and P9, which
-are about when. Called by `verdict.py`.
+Pure functions over the operations of a history and the log that it implies; `real_time.py` has P8 and P9, which depend
+on time. Called by `verdict.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check(ops: Operations, seen: ObservedLog, report: Report) -> None:
 
 
 class FinalContents:
-    """Which uids the final reads hold. The read that shows everything decides, if there is one."""
+    """The uids in the final reads. The `read_uncommitted` one decides, if there is one."""
 
     def __init__(self, ops: Operations, seen: ObservedLog) -> None:
         self._ops = ops
@@ -41,7 +41,7 @@ class FinalContents:
         return (tp, READ_UNCOMMITTED) in self._uids or (tp, READ_COMMITTED) in self._uids
 
     def lacks(self, tp: str, uid: str) -> bool:
-        """Whether a message that was stored is certainly not there any more."""
+        """Whether a stored message is certainly missing."""
         whole = self._uids.get((tp, READ_UNCOMMITTED))
         if whole is not None:
             return uid not in whole
@@ -49,7 +49,7 @@ class FinalContents:
         return committed is not None and uid not in committed and uid not in self._seen.hidden
 
     def may_lack(self, tp: str, off: int | None, key: str | None) -> bool:
-        """Whether retention or compaction may have taken it."""
+        """Whether retention or compaction may have removed it."""
         start = self._ops.log_start(tp)
         if off is None:
             return start > 0
@@ -75,7 +75,7 @@ def lost_writes(ops: Operations, seen: ObservedLog, report: Report) -> None:
 
 
 def _passed_over(ops: Operations, seen: ObservedLog, unread: dict[str, list[Send]], report: Report) -> None:
-    """Without a final read: an acknowledged message that readers went past and that nobody ever got."""
+    """Without a final read: an acknowledged message that readers read past and that no reader got."""
     spans = _spans_read(ops)
     for tp, sends in unread.items():
         for send in sends:
@@ -189,7 +189,7 @@ def producer_order(ops: Operations, seen: ObservedLog, report: Report) -> None:
         place = send.proc, send.tp
         off = seen.offset(send.uid)
         if off is None:
-            # Known to be absent, if somebody looked, and if what stood before it is still there.
+            # Certainly absent, if there was a final read, and if the messages before it still exist.
             looked = contents.known(send.tp) and send.tp not in ops.compacted
             if send.status == INFO and looked and (ops.log_start(send.tp) == 0 or place in last):
                 absent.setdefault(place, send)
@@ -220,7 +220,7 @@ def poll_steps(ops: Operations, seen: ObservedLog, report: Report) -> None:
         last_place, last_off, last_n = None, -1, 0
         for off, n in steps:
             place = dense.place.get(off)
-            if place is None:  # it should not have been visible at all, which T1 says
+            if place is None:  # it should not have been visible at all; T1 reports that
                 continue
             if last_place is not None and place != last_place + 1:
                 if place <= last_place:

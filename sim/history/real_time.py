@@ -1,7 +1,7 @@
-"""P8 and P9: what is acknowledged is there at once for everybody who asks, and soon for everybody who reads.
+"""P8 and P9: an acknowledged message is visible immediately to every client that asks, and soon to every reader.
 
-A sweep over the events in the order of time. Called by `verdict.py`. Invariant of the sweep: `floor` only holds what a
-completed operation has proven, so whatever is invoked later must not see less.
+A sweep over the events in the order of time. Called by `verdict.py`. Invariant of the sweep: `floor` only contains what
+a completed operation has proved, so whatever is invoked later must not see less.
 """
 
 from __future__ import annotations

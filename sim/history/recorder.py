@@ -1,6 +1,6 @@
-"""The recorder: the one place where events get their number and their time.
+"""The recorder: the only place where events get their number and their time.
 
-Real clients share one recorder between their threads, simulated ones call it on their loop; both hand it the clock.
+Real clients share one recorder between their threads, simulated ones call it on their loop; both pass it the clock.
 Called by tests/recorded_clients.py and by simulations. Invariant: number and time are taken under one lock, so the
 order of numbers is the order of times, whoever calls.
 """
@@ -42,7 +42,7 @@ class Recorder:
         return self._complete(op, FAIL, said)
 
     def info(self, op: int, **said: Any) -> Event:
-        """Nobody knows whether the operation had its effect."""
+        """It is unknown whether the operation took effect."""
         return self._complete(op, INFO, said)
 
     def end(self, op: int, outcome: str, **said: Any) -> Event:

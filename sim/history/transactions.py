@@ -1,6 +1,6 @@
-"""T1 to T4: a transaction is seen whole or not at all, not too early, and not from the grave.
+"""T1 to T4: a transaction is visible completely or not at all, not too early, and not after its producer was fenced.
 
-Pure functions over the transactions of a history and what readers of committed data saw. `log_scan.py` has T5, T6 and
+Pure functions over the transactions of a history and what `read_committed` consumers saw. `log_scan.py` has T5, T6 and
 T8, `cycles.py` T7. Called by `verdict.py`.
 """
 

@@ -1,7 +1,7 @@
-"""The verdict on a history: every family of checks, one after the other.
+"""The verdict on a history: all families of checks, one after the other.
 
-`judge` is what tests and simulations call: `assert not judge(recorder.events).violations`. Invariant: the same events
-give the same verdict, and nothing outside of them is looked at.
+`judge` is what tests and simulations call: `assert not judge(recorder.events).violations`. Invariant: the verdict
+depends on the events only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Verdict:
         return {violation.invariant for violation in self.violations}
 
     def __str__(self) -> str:
-        """For people: the first few violations of each invariant, then what was counted."""
+        """A readable summary: the first few violations of each invariant, then the counts."""
         lines = []
         totals = Counter(violation.invariant for violation in self.violations)
         for name in (name for name in INVARIANTS if name in totals):

@@ -104,7 +104,7 @@ class GroupShard:
         self.durable.apply_end(producer_id, commit)
 
     def loaded(self, now_ms: int) -> Outcome:
-        """Groups continue where they were: same generation and assignments, and a full session timeout for all members."""
+        """Groups continue where they were: same generation and assignments; members get a full session timeout."""
         outcome = Outcome()
         for group_id in self.durable.names():
             group = self._groups[group_id] = restored(group_id, self.durable.groups.get(group_id))
