@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 TESTS = Path(__file__).parent
 BUDGETS: dict[str, dict[str, int]] = tomllib.loads((TESTS / "budgets.toml").read_text())
@@ -21,8 +21,15 @@ SOAKING = os.environ.get("HEADRACE_SOAK", "") not in ("", "0")
 
 # Machines are shared and noisy: no test may fail because drawing its input, or one example, took long. `make test`
 # tries the same examples every time, so that a change is judged by what it changes; new ones are for `make soak`.
+# A mutation is found by the first example that fails, and a shorter one is of no use.
+FIRST_FAILURE = "HEADRACE_FIRST_FAILURE" in os.environ
 settings.register_profile(
-    "headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not SOAKING, database=None
+    "headrace",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not SOAKING,
+    database=None,
+    phases=[Phase.explicit, Phase.generate] if FIRST_FAILURE else tuple(Phase),
 )
 settings.load_profile("headrace")
 

@@ -158,6 +158,15 @@ def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -
     assert log.end_offset == 1
 
 
+def test_a_batch_that_was_damaged_is_refused_by_the_usual_append_too() -> None:
+    log = open_log(SimDisk())
+    log.append(batch(), 0, now_ms=NOW)
+    damaged = changed(batch(), 17, ">i", 0, sound=False)
+    assert log.append_usual(damaged, 0, NOW) is None
+    assert outcome(log, damaged, 0, NOW)[0] is ErrorCode.corrupt_message
+    assert log.end_offset == 1
+
+
 def test_what_was_written_last_is_kept_for_who_follows_with_its_place_in_the_file() -> None:
     log = open_log(SimDisk())
     for _ in range(3):
