@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt examples/declarative/requireme
 serve: install ## run a broker on 127.0.0.1:9092 with its data in ./data
 	@exec $(BIN)/headrace serve --data data
 
-test: install ## run the tests (under 15 minutes on two cores)
+test: install ## run the tests (under 9 minutes on two cores)
 	@exec $(BIN)/python -m pytest tests $(WORKERS)
 
 check: $(STAMP) ## lint, types, layers, tidiness
@@ -42,8 +42,8 @@ test-clients: $(STAMP) ## the Java client, franz-go and kcat too; writes docs/co
 test-spark-cluster: $(STAMP) ## source and sink on a standalone Spark cluster: a master and two workers
 	@exec $(BIN)/python -m tests.spark.standalone
 
-soak: $(STAMP) ## the suites that have a long form, at full length
-	@HEADRACE_SOAK=1 $(BIN)/python -m pytest tests -o faulthandler_timeout=0
+soak: $(STAMP) ## tests at full length, in parts of at most 45 minutes: PART=name, PART=all; alone it lists them
+	@$(BIN)/python -m tests.parts $(PART)
 
 sim: $(STAMP) ## simulated clusters under faults: SEEDS=100, or one with SEED=17
 	@exec $(BIN)/python -m sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100))

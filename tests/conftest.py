@@ -1,8 +1,9 @@
 """What every suite shares: the order of running, the report of seconds against tests/budgets.toml, and soaking.
 
-A suite is a folder of tests/. With HEADRACE_SOAK=1 only suites that have a long form are run. `make test` runs several
-workers (pytest-xdist): most tests wait more than they work. A file's tests stay with one worker, and so do those of a
-folder in a suite whose budget says `together`, since they share something dear, such as a Spark session.
+A suite is a folder of tests/. With HEADRACE_SOAK=1 only tests that have a long form are run, with HEADRACE_SOAK_PART
+only those of one part (parts.py). `make test` runs several workers (pytest-xdist), since most tests spend their time
+waiting. The tests of a file stay with one worker, and so do those of a folder in a suite whose budget says `together`,
+since they share something expensive, such as a Spark session.
 """
 
 import os
@@ -15,9 +16,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.parts import read_parts
+
 TESTS = Path(__file__).parent
-BUDGETS: dict[str, dict[str, int]] = tomllib.loads((TESTS / "budgets.toml").read_text())
+BUDGETS: dict[str, dict[str, int]] = tomllib.loads((TESTS / "budgets.toml").read_text())["suites"]
 SOAKING = os.environ.get("HEADRACE_SOAK", "") not in ("", "0")
+SOAK_PART = os.environ.get("HEADRACE_SOAK_PART")
+PARTS = {name: part for name, part in read_parts().items() if SOAK_PART in (None, "", name)}
 
 # Machines are shared and noisy: no test may fail because drawing its input, or one example, took long. `make test`
 # tries the same examples every time, so that a change is judged by what it changes; new ones are for `make soak`.
@@ -45,15 +50,24 @@ def suite_of(path: Path) -> str:
     return path.relative_to(TESTS).parts[0]
 
 
+def part_of(nodeid: str) -> str | None:
+    test = nodeid.removeprefix("tests/")
+    return next((name for name, part in PARTS.items() if part.has(test)), None)
+
+
+def is_wanted(part: str | None) -> bool:
+    """Whether a test of this part is run: any that has a long form when soaking, else any that has a short one."""
+    return part is not None if SOAKING else part is None or not PARTS[part].long_only
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Cheapest suite first, so that a plain mistake shows itself in the first minute; with several workers the longest
     first, so that none is left alone with it at the end."""
     several = hasattr(config, "workerinput")
     items.sort(key=lambda item: BUDGETS.get(suite_of(item.path), {}).get("seconds", 0), reverse=several)
-    if SOAKING:
-        short = [item for item in items if "soak_seconds" not in BUDGETS.get(suite_of(item.path), {})]
-        config.hook.pytest_deselected(items=short)
-        items[:] = [item for item in items if item not in set(short)]
+    left_out = [item for item in items if not is_wanted(part_of(item.nodeid))]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.hookimpl(optionalhook=True)  # it is there only where there are workers
@@ -83,7 +97,8 @@ def remark() -> Callable[[str], None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    spent_s[report.nodeid.split("/")[1]] += report.duration
+    name = part_of(report.nodeid) if SOAKING else None
+    spent_s[name or report.nodeid.split("/")[1]] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -99,10 +114,10 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in remarks:
         terminalreporter.write_line(line)
-    for suite, seconds in spent_s.items():
-        budget = BUDGETS.get(suite, {}).get("soak_seconds" if SOAKING else "seconds", 0)
+    for name, seconds in spent_s.items():
+        budget = PARTS[name].soak_seconds if SOAKING else BUDGETS.get(name, {}).get("seconds", 0)
         over = "  over its budget" if seconds > budget else ""
-        terminalreporter.write_line(f"{suite:<12}{seconds:7.1f} s of {budget} s{over}")
+        terminalreporter.write_line(f"{name:<16}{seconds:7.1f} s of {budget} s{over}")
 
 
 @pytest.fixture(autouse=True, scope="session")

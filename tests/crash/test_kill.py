@@ -18,7 +18,7 @@ from .ledger import Ledger, record
 from .unflushed import unflushed_bytes
 from .victim import PATIENCE_S, Victim
 
-ROUNDS = 10
+ROUNDS = 5
 SOAK_ROUNDS = 100
 GIB = 1 << 30
 
@@ -121,7 +121,7 @@ def test_acknowledged_records_survive_a_kill_in_order_and_none_twice(
 def test_a_start_after_a_kill_brings_back_everything_that_was_not_flushed(
     tmp_path: Path, soaking: bool, remark: Callable[[str], None]
 ) -> None:
-    megabytes = 2048 if soaking else 64
+    megabytes = 2048 if soaking else 32
     with Victim(tmp_path, "headrace.flush.interval.ms=3600000\n") as victim:
         victim.start()
         ledger = Ledger()

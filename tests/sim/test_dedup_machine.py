@@ -200,7 +200,7 @@ class DedupMachine(RuleBasedStateMachine):
 
 
 DedupMachine.TestCase.settings = settings(
-    max_examples=3000 if SOAK else 100,
+    max_examples=3000 if SOAK else 60,
     stateful_step_count=60 if SOAK else 40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -1,4 +1,4 @@
-"""Whole clusters under faults, a hundred short stories: each ends with every invariant kept.
+"""Whole clusters under faults, forty short stories: each ends with every invariant kept.
 
 `make sim SEEDS=N` tells as many as there is time for. Stories run in processes with a fixed hash seed, so a seed that
 fails here fails everywhere: `make sim SEED=17` shows it in full.
@@ -18,7 +18,7 @@ from sim.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
-STORIES_EACH, TROUBLE_S = (100, 60) if SOAK else (20, 10)
+STORIES_EACH, TROUBLE_S = (100, 60) if SOAK else (8, 10)
 
 
 def told(*arguments: str) -> str:

@@ -371,7 +371,7 @@ class TransactionLogMachine(RuleBasedStateMachine):
 
 
 TransactionLogMachine.TestCase.settings = settings(
-    max_examples=3000 if SOAK else 100,
+    max_examples=3000 if SOAK else 60,
     stateful_step_count=80 if SOAK else 40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -23,7 +23,7 @@ FAULTS: dict[str, Callable[[faults.Place], bool]] = {
 HISTORIES_FOR_A_FAULT = 60
 
 
-@settings(max_examples=2000 if SOAKING else 150, deadline=None)
+@settings(max_examples=2000 if SOAKING else 60, deadline=None)
 @given(seed=SEEDS, length=st.integers(4, 24))
 def test_good_history_is_not_accused(seed: int, length: int) -> None:
     verdict = judge(Reference(seed).run(length))
@@ -31,7 +31,7 @@ def test_good_history_is_not_accused(seed: int, length: int) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@settings(max_examples=100 if SOAKING else 8, deadline=None)
+@settings(max_examples=100 if SOAKING else 4, deadline=None)
 @given(seed=SEEDS)
 def test_fault_is_found_by_its_invariant(name: str, seed: int) -> None:
     """Not every history has room for every fault: the first that has it is taken."""

@@ -57,10 +57,8 @@ def kill_amid_work(config: Path, lake: Path, log: Path, chance: random.Random) -
     return killed
 
 
-def test_a_driver_that_is_killed_again_and_again_archives_every_row_once(
-    topics: Topics, tmp_path: Path, soaking: bool
-) -> None:
-    kills, rows = (50, 250_000) if soaking else (2, 3_000)
+def test_a_driver_that_is_killed_again_and_again_archives_every_row_once(topics: Topics, tmp_path: Path) -> None:
+    kills, rows = 50, 250_000
     topic = topics.create("logs", PARTITIONS)
     for partition in range(PARTITIONS):
         topics.fill(topic, partition, (f"{n:08}" for n in range(rows)))

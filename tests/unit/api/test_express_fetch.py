@@ -33,6 +33,7 @@ from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
 from sim.disk import SimDisk
 from sim.loop import SimClock
+from tests.conftest import SOAKING
 from tests.unit.api.express_twins import TWINS, working_with
 from tests.unit.log.batches import batch
 
@@ -156,7 +157,7 @@ versions = st.sampled_from(VERSIONS)
 
 
 @given(versions, requests)
-@settings(max_examples=500)
+@settings(max_examples=2000 if SOAKING else 150)
 def test_the_usual_request_is_answered_as_by_the_full_path_and_any_other_is_left_to_it(
     version: int, body: Message
 ) -> None:
@@ -173,7 +174,7 @@ def test_the_usual_request_is_answered_as_by_the_full_path_and_any_other_is_left
 
 
 @given(versions, requests, st.lists(st.integers(0, PARTITIONS - 1), max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=2000 if SOAKING else 100)
 def test_a_request_that_waits_is_answered_as_by_the_full_path(version: int, body: Message, appends: list[int]) -> None:
     async def story() -> None:
         room = Room()

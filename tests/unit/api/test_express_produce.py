@@ -19,6 +19,7 @@ from headrace.log.appended import Appended
 from headrace.wire import frames
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, encode_request, encode_response, header_version
+from tests.conftest import SOAKING
 from tests.unit.api.express_twins import TWINS, working_with
 
 TOPIC_ID = uuid.UUID(int=99)
@@ -86,7 +87,7 @@ def full_reply(version: int, name: str) -> bytes:
     st.binary(min_size=1, max_size=400).filter(lambda records: not records.startswith(b"bad")),
     st.sampled_from([1, -1]),
 )
-@settings(max_examples=300)
+@settings(max_examples=2000 if SOAKING else 100)
 def test_the_usual_request_is_answered_as_by_the_full_path(version: int, name: str, records: bytes, acks: int) -> None:
     partition = Partition()
     body = request(records, acks=acks)

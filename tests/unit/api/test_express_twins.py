@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.api import _express_py as python
 from headrace.api.express_codec import COMPILED
+from tests.conftest import SOAKING
 from tests.unit.api import test_express_fetch as fetching
 from tests.unit.api import test_express_produce as producing
 from tests.unit.api.express_twins import TWINS
@@ -61,7 +62,7 @@ def garbled(draw: st.DrawFn, frame: bytes, at: int) -> bytes:
 
 @both_built
 @given(PRODUCE_VERSIONS, st.text(max_size=130), st.binary(max_size=300), st.data())
-@settings(max_examples=500)
+@settings(max_examples=3000 if SOAKING else 150)
 def test_they_read_the_same_produce(version: int, name: str, records: bytes, data: st.DataObject) -> None:
     body = producing.request(records)
     body.topic_data[0].name = name
@@ -77,7 +78,7 @@ def test_they_read_the_same_produce(version: int, name: str, records: bytes, dat
 
 @both_built
 @given(FETCH_VERSIONS, fetching.requests, st.lists(st.sampled_from(list(fetching.IDS)), max_size=3), st.data())
-@settings(max_examples=500)
+@settings(max_examples=3000 if SOAKING else 150)
 def test_they_read_the_same_fetch(version: int, body: Any, more: list[str], data: st.DataObject) -> None:
     body.topics += [fetching.topic(name) for name in more]
     frame, at = fetching.frame_of(version, body)

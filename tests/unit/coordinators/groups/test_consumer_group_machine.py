@@ -18,6 +18,7 @@ from headrace.coordinators.groups.shard import GroupShard
 from headrace.coordinators.groups.subscription import read_assignment
 from headrace.wire.errors import ErrorCode
 from headrace.world.entropy import SeededEntropy
+from tests.conftest import SOAKING
 from tests.unit.coordinators.stage import Cluster, subscription
 
 SLOTS = 4
@@ -163,7 +164,7 @@ def play(world: World, name: str, slot: int) -> None:
 
 
 @given(steps(guests=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=1000 if SOAKING else 50, deadline=None)
 def test_no_partition_has_two_holders_and_all_settle(story: list[tuple[str, int]]) -> None:
     world = World()
     for name, slot in story:
@@ -173,7 +174,7 @@ def test_no_partition_has_two_holders_and_all_settle(story: list[tuple[str, int]
 
 
 @given(steps(guests=True))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=1000 if SOAKING else 50, deadline=None)
 def test_guests_of_the_classic_protocol_share_the_same_promises(story: list[tuple[str, int]]) -> None:
     world = World()
     world.beat(SLOTS)  # one of the new protocol stays, so it is a consumer group all the time
