@@ -23,6 +23,7 @@ COPIED = (
     "tests/unit",
     "tests/__init__.py",
     "tests/conftest.py",
+    "tests/parts.py",
     "tests/budgets.toml",
     "pyproject.toml",
 )
