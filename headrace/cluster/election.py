@@ -1,22 +1,24 @@
-"""Who is in sync, who may lead, and who leads a partition. Pure: from the state as stored and who is alive to the next.
+"""The election rules: who is in sync, who may lead, and who leads a partition. Pure: from the stored state and the live
+brokers to the next state.
 
-Two rules carry everything else:
+Two rules are the basis of everything else:
 
-- Nothing is committed without every member of the stored ISR, and nothing at all while the ISR has fewer members than
-  `PartitionImage.enough_in_sync` asks for or while there are eligible leader replicas (ELR, KIP-966).
-- Therefore every member of the ISR has all that was committed; and so has a member that leaves an ISR which then is too
-  small, for as long as the ISR stays too small. Those are kept as the ELR.
+- Nothing is committed without every member of the stored ISR. Nothing at all is committed while the ISR has fewer
+  members than `PartitionImage.enough_in_sync` requires, or while there are eligible leader replicas (ELR, KIP-966).
+- Therefore every member of the ISR has all committed records. So has a member that leaves an ISR which is then too
+  small, for as long as the ISR stays too small. These members are kept as the ELR.
 
-Both hold for a start of a broker, not for its number: a process that died may have lost what it had not yet written to
-disk. So an entry is (broker, broker epoch), and it is trusted while the broker is alive and has lost nothing since that
-epoch (`BrokerImage.unbroken_since`). Where a broker syncs before it acknowledges, a crash loses nothing committed; only
-another disk in the place of the one it had does (`disk_since`).
+Both rules apply to one start of a broker, not to its id: a process that died may have lost what was not on its disk
+yet. So an entry is (broker, broker epoch). It is trusted while the broker is alive and has lost nothing since that
+epoch (`BrokerImage.unbroken_since`). If a broker syncs before it acknowledges, a crash loses nothing committed; only
+replacing its disk does (`disk_since`).
 
-Order of election: ISR, then trusted ELR. When nobody can be trusted any more, `last_known` names those who were; once
-all of them are back, or where unclean elections are allowed, the longest log leads (`recover`): the controller asks
-the replicas for it. Who left an ISR that is still large enough is among them for a while: those who stayed may be dead
-already, and nobody may know it yet (leavers.py). Callers: the controller, and leaders through `isr_writes`. A next
-state still has the version of the one it follows; who writes it raises that.
+Order of election: ISR, then trusted ELR. If no replica can be trusted any more, `last_known` lists the last trusted
+ones. Once all of them are back, or if unclean elections are allowed, the longest log is chosen (`recover`): the
+controller asks the replicas for the ends of their logs. A replica that left an ISR that is still large enough stays in
+`last_known` for a while, because the remaining members may already be dead without anybody knowing (leavers.py). Called
+by the controller, and by leaders through `isr_writes`. The next state has the version of the state it follows; whoever
+writes it raises the version.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _FLUSH = topic_config.BY_NAME["headrace.flush"]
 _UNCLEAN = topic_config.BY_NAME["unclean.leader.election.enable"]
 
 Alive = Mapping[int, BrokerImage]
-Entry = tuple[int, int]  # a broker and the epoch of its start that is meant
+Entry = tuple[int, int]  # a broker and its broker epoch
 LogEnd = tuple[int, int]  # the last leader epoch in a log, and where the log ends: longer logs compare greater
 
 
@@ -77,10 +79,10 @@ def needs_leader(partition: PartitionImage, alive: Alive) -> bool:
 
 
 def settled(partition: PartitionImage, alive: Alive, terms: Terms) -> PartitionImage:
-    """The state that these brokers give rise to; the very same if nothing changes.
+    """The state that follows from these brokers; the same object if nothing changes.
 
-    Members that died or were started again leave the ISR at once. The leader changes only if it is one of them, and
-    the leader epoch rises with it.
+    Members that died or were restarted leave the ISR immediately. The leader changes only if it is one of them, and
+    then the leader epoch rises.
     """
     kept = [entry for entry in entries(partition) if _lives_on(entry, alive)]
     after = _with_members(partition, kept, alive, terms)
@@ -90,7 +92,7 @@ def settled(partition: PartitionImage, alive: Alive, terms: Terms) -> PartitionI
 
 
 def without_leavers(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
-    """The same partition without those who left its ISR; None if they are what it waits for, or may have to."""
+    """The partition without the replicas that left its ISR; None if it waits for them, or may have to."""
     stayed = entries(partition)
     if not stayed or partition.elr or not all(_lives_on(entry, alive) for entry in stayed):
         return None
@@ -98,7 +100,7 @@ def without_leavers(partition: PartitionImage, alive: Alive) -> PartitionImage |
 
 
 def preferred(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
-    """The first replica of the plan leads, if it is alive and in sync; None if it cannot."""
+    """The preferred replica becomes leader, if it is alive and in sync; otherwise None."""
     first = partition.replicas[0]
     if not any(entry[0] == first and _lives_on(entry, alive) for entry in entries(partition)):
         return None
@@ -106,7 +108,7 @@ def preferred(partition: PartitionImage, alive: Alive) -> PartitionImage | None:
 
 
 def can_recover(partition: PartitionImage, alive: Alive, *, unclean: bool) -> bool:
-    """Whether a partition that nobody leads may ask for the longest log among its live replicas."""
+    """Whether a partition without a leader may elect the longest log among its live replicas."""
     if partition.leader != NO_LEADER or not any(broker in alive for broker in partition.replicas):
         return False
     everybody_is_back = not partition.elr and all(broker in alive for broker in partition.last_known)
@@ -116,11 +118,11 @@ def can_recover(partition: PartitionImage, alive: Alive, *, unclean: bool) -> bo
 def recover(
     partition: PartitionImage, ends: Mapping[int, LogEnd], alive: Alive, *, unclean: bool
 ) -> PartitionImage | None:
-    """The replica with the longest log leads; `ends` are the answers. None while one is missing that is needed."""
+    """The replica with the longest log becomes leader; `ends` are the answers. None while a required one is missing."""
     answered = [broker for broker in partition.replicas if broker in ends and broker in alive]
     if not answered or not (unclean or set(partition.last_known) <= set(answered)):
         return None
-    # Of equals one that was in sync last, then the first of the plan.
+    # If logs are equal, a last known member of the ISR wins, then the first in the replica list.
     longest = max(answered, key=lambda broker: (ends[broker], broker in partition.last_known))
     risky = not set(partition.last_known) <= set(answered) or bool(partition.elr)
     state = _with_entries(partition, [(longest, alive[longest].epoch)])
@@ -129,7 +131,7 @@ def recover(
 
 
 def with_isr(partition: PartitionImage, wanted: Sequence[Entry], terms: Terms) -> PartitionImage:
-    """The state after its leader changed the ISR: who left a set that is now too small may still lead."""
+    """The state after its leader changed the ISR: members that left a set that is now too small become eligible."""
     after = _with_members(partition, wanted, {}, terms)
     if after.leader not in after.isr and after.leader in dict(after.elr):  # its disk failed: it does not trust itself
         elr = tuple(entry for entry in after.elr if entry[0] != after.leader)
@@ -150,7 +152,7 @@ def entries(partition: PartitionImage) -> list[Entry]:
 
 
 def _with_members(partition: PartitionImage, kept: Sequence[Entry], alive: Alive, terms: Terms) -> PartitionImage:
-    """With this ISR, and with the ELR and the last known that follow from it."""
+    """With this ISR, and with the ELR and `last_known` that follow from it."""
     after = _with_entries(partition, kept)
     present = {broker for broker, _ in kept}
     left = [entry for entry in entries(partition) if entry[0] not in present]
@@ -196,7 +198,7 @@ def _with_entries(partition: PartitionImage, kept: Collection[Entry]) -> Partiti
 
 
 def _lives_on(entry: Entry, alive: Alive) -> bool:
-    """The very start of the broker that is meant is alive."""
+    """Whether the broker is alive in exactly this start."""
     found = alive.get(entry[0])
     return found is not None and found.epoch == entry[1]
 
@@ -206,7 +208,7 @@ def _trusted(entry: Entry, alive: Alive, partition: PartitionImage, terms: Terms
 
 
 def _may_be_whole(entry: Entry, alive: Alive, partition: PartitionImage, terms: Terms) -> bool:
-    """What this replica had at the epoch of the entry it still has; while it is away, that cannot be denied."""
+    """Whether this replica still has what it had at the epoch of the entry; assumed while the broker is down."""
     found = alive.get(entry[0])
     if found is None or len(partition.replicas) == 1:  # one replica: there is nobody who could have more
         return True

@@ -1,11 +1,13 @@
-"""Leaders write who is in sync: one compare-and-set on the partition's node, with a check of everybody who joins.
+"""Leaders store ISR changes: one compare-and-set on the partition's node, with a check of the broker epoch of each new
+member.
 
-The replicas room declares what it needs of this (`IsrStore`), and `server/broker.py` plugs it in. A leader decides who
-is in sync; who may still lead beside them follows from that and is added here (`election.with_isr`).
+The replicas room declares the interface that it needs (`IsrStore`), and `server/broker.py` passes this in. A leader
+decides who is in sync; which other replicas are eligible follows from that and is added here (`election.with_isr`).
 
-What holds: the answer is a state that is stored, and it is in the view before it is answered. A write whose reply is
-lost is looked for: it is either found, or made again, or somebody else wrote; so a leader is never left with a version
-that is not stored. A broker that was started again since it fetched cannot join: the multi checks its epoch.
+Invariants: the result is a stored state, and it is in the view before it is returned. If the response to a write is
+lost, the node is read again: either the write is found, or it is repeated, or another writer was faster. So a leader is
+never left with a version that is not stored. A broker that was restarted since its fetch cannot join: the multi checks
+its epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from headrace.model.image import PartitionImage, TopicImage
 from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode, KafkaError
 
-_BY_ITS_LEADER = -1  # stands where the epoch of a controller stands that wrote a state
+_BY_ITS_LEADER = -1  # in place of the epoch of the controller that wrote a state
 
 
 class IsrWrites:
@@ -36,8 +38,8 @@ class IsrWrites:
     ) -> asyncio.Future[PartitionImage]:
         """Store this ISR; `partition.version` is that of the state it was decided on, `joins` are new (broker, epoch).
 
-        The result is what is stored now, whoever wrote it: the version tells. KafkaError(NOT_LEADER_OR_FOLLOWER) if
-        another leader or epoch is.
+        The result is the stored state, whoever wrote it; its version shows that. KafkaError(NOT_LEADER_OR_FOLLOWER) if
+        the stored state has another leader or epoch.
         """
         return asyncio.ensure_future(self._change(topic, partition, joins))
 

@@ -1,11 +1,12 @@
-"""The controller's daily work: every partition is brought into the state that the living brokers give rise to.
+"""The controller's background work: moves every partition to the state that follows from the live brokers.
 
-A broker that dies, or is started again, leaves every ISR and loses what it led; one that comes may be the only one who
-can lead something; settings change what may be elected; a reassignment is over when its replicas are in sync. All of it
-is one pure step per partition (`next_state`), taken whenever the image changes, for the partitions that it concerns.
+A broker that dies or is restarted leaves every ISR and loses its leaderships. A broker that joins may be the only one
+that can lead a partition. Settings change who can be elected. A reassignment is complete when its replicas are in sync.
+All of this is one pure step per partition (`next_state`), executed whenever the image changes, for the affected
+partitions.
 
-Runs while its controller is in office, and writes through the controller's own queue. What holds: what could not be
-done is looked at again, a moment later or when the image changes.
+Runs while its broker is the controller, and writes through the controller's queue. Invariant: a partition that could
+not be settled is checked again, after a moment or when the image changes.
 """
 
 from __future__ import annotations
@@ -29,31 +30,31 @@ from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
 
-_AGAIN_S = 1.0  # before what could not be done or was not answered is tried again
+_AGAIN_S = 1.0  # before a failed or unanswered step is retried
 
 T = TypeVar("T")
 
 
 class Desk(Protocol):
-    """What tending needs of the controller."""
+    """What tending needs from the controller."""
 
     @property
     def planned(self) -> ClusterImage:
-        """The newest image, with what is being written."""
+        """The newest image, including changes that are being written."""
         ...
 
     def submit(self, plan: Plan[T]) -> asyncio.Future[T]: ...
 
 
 def next_state(partition: PartitionImage, image: ClusterImage, terms: election.Terms) -> PartitionImage:
-    """The very same if there is nothing to do."""
+    """The next state; the same object if there is nothing to do."""
     return election.settled(reassignment.advanced(partition), image.brokers, terms)
 
 
 def needed(image: ClusterImage, topics: Iterable[str], file: BrokerFile) -> Iterator[State]:
-    """Every partition of these topics that is not in the state it should be in, in its next one.
+    """The next states of all partitions of these topics that are not in their proper state.
 
-    Those that get another leader come first: the others are led meanwhile."""
+    Partitions that get a new leader come first, because the others have a leader in the meantime."""
     led: list[State] = []
     for name in topics:
         topic = image.topics.get(name)
@@ -75,11 +76,11 @@ class Tending:
         self._clock = clock
         self._defaults = defaults
         self._file = defaults.file
-        self._dirty: dict[str, None] = {}  # topics to look at, in the order in which they came up
+        self._dirty: dict[str, None] = {}  # topics to check, in the order in which they changed
         self._stirred = asyncio.Event()
 
     def look(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Remember what this change of the image may have made necessary."""
+        """Remember the topics that this change of the image may affect."""
         if old.brokers != new.brokers or old.broker_settings != new.broker_settings:
             changed = list(new.topics)
         else:
@@ -107,11 +108,11 @@ class Tending:
         writes: list[asyncio.Future[None]] = []
         for group in in_groups(needed(self._desk.planned, topics, self._file)):
             writes.append(asyncio.ensure_future(self.write(group)))
-            await asyncio.sleep(0)  # others are served while many thousands of partitions are looked at
+            await asyncio.sleep(0)  # let other tasks run while many thousands of partitions are checked
         await asyncio.gather(*writes)
 
     async def write(self, states: Sequence[State]) -> None:
-        """Together if nobody wrote to one of them meanwhile; else in halves, down to the one that was written to."""
+        """Writes all at once; if another writer changed one of them, retries in halves, down to the changed one."""
 
         def plan(image: ClusterImage, epoch: int) -> Change[None]:
             return change_partitions(image, [state for state in states if _is_next(image, *state)], epoch)
@@ -134,7 +135,7 @@ class Tending:
             await self.write(group)
         two = SettingChange(SettingOperation.SET, MIN_ISR, "2")
         for name in list(careless(self._desk.planned, self._defaults)):
-            with suppress(KafkaError):  # the office is lost, or somebody has just deleted the topic
+            with suppress(KafkaError):  # not the controller any more, or the topic was just deleted
                 await self._desk.submit(partial(self._altered, name=name, change=two))
 
     def _altered(self, image: ClusterImage, _: int, *, name: str, change: SettingChange) -> Change[Mapping[str, str]]:
@@ -160,7 +161,7 @@ class Tending:
             self._clock.call_later(_AGAIN_S, self._stir, open_questions)
 
     async def _elect(self, place: TopicPartition, ends: Mapping[int, election.LogEnd]) -> bool:
-        """Whether there is nothing left to ask."""
+        """Whether this partition is finished and need not be asked again."""
 
         def plan(image: ClusterImage, epoch: int) -> Change[PartitionImage]:
             topic = image.topics.get(place[0])
@@ -176,6 +177,6 @@ class Tending:
 
 
 def _is_next(image: ClusterImage, topic: str, state: PartitionImage) -> bool:
-    """Nobody wrote to the partition since this was thought of."""
+    """Whether the partition is unchanged since this state was planned."""
     now = image.partition(topic, state.index)
     return now is not None and now.version == state.version

@@ -1,6 +1,6 @@
-"""Topics and partitions come and go: what is asked for, whether it may be, and the change it makes. Pure.
+"""Creating and deleting topics, and adding partitions: checks the request and plans the change. Pure.
 
-Refusals are KafkaErrors with Kafka's codes. The controller is the only caller.
+Rejections are KafkaErrors with Kafka's codes. The controller is the only caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 _REPLICAS = 3
 MIN_ISR = "min.insync.replicas"
-MAX_NEW_PARTITIONS = 10_000  # in one request, as in Kafka: a slip of the finger must not fill the disk with folders
+MAX_NEW_PARTITIONS = 10_000  # in one request, as in Kafka: a typing error must not fill the disk with folders
 
 
 class NewTopic(Struct, frozen=True):
@@ -36,7 +36,7 @@ class NewTopic(Struct, frozen=True):
 
 
 class TopicDefaults(Struct, frozen=True):
-    """What holds where a request or a topic does not say."""
+    """The defaults for requests and topics."""
 
     partitions: int
     replication_factor: int | None = None  # None: three, or as many as there are brokers
@@ -75,9 +75,9 @@ def create_topic(
 def with_min_isr(
     settings: Mapping[str, str], factor: int, image: ClusterImage, defaults: TopicDefaults
 ) -> dict[str, str]:
-    """Where nobody says otherwise, what is acknowledged by acks=all is on two brokers; that is written on the topic.
+    """By default, a record acknowledged with acks=all is on two brokers; this is stored as a setting of the topic.
 
-    Any broker may come to lead the topic, so brokers have said otherwise only if all of them have a value.
+    Any broker may become leader of the topic, so the brokers' own values count only if all of them have one.
     """
     said = MIN_ISR in settings or all(MIN_ISR in defaults.file.in_force(image, broker) for broker in image.brokers)
     return dict(settings) if said or factor < 2 else {**settings, MIN_ISR: "2"}
@@ -162,7 +162,7 @@ def add_partitions(
     def delta(image: ClusterImage) -> ClusterImage:
         now = image.topics_by_id.get(topic.id)
         if now is None or now.version >= grown.version:
-            return image  # somebody read what is stored before we could tell
+            return image  # the stored change has already been read
         return image.with_topics([replace(now, partitions=now.partitions + added, version=grown.version)])
 
     return Change(in_multis(operations), delta, grown)

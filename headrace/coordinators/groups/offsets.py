@@ -1,8 +1,8 @@
-"""Committed offsets: who may commit them, who may read and delete them, and when they go by themselves.
+"""Committed offsets: who may commit, read and delete them, and when they expire.
 
-Offsets outlive absence: those of an empty group stay for `offsets_retention_ms` and at least as long as the records
-of its topics, because a consumer that is away for less than that can still resume. A member that lives keeps the
-offsets of everything it subscribes to. Called by the groups shard.
+Offsets of an empty group are kept for `offsets_retention_ms`, and at least as long as the records of its topics, so
+that a consumer that is away for less than that can resume. Offsets of topics that a live member subscribes to do not
+expire. Called by the groups shard.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GroupOffsets:
         self.keep(command, [problem] * len(command.offsets), outcome, now_ms)
 
     def commit_in_transaction(self, group: Group, command: CommitInTransaction, outcome: Outcome, now_ms: int) -> None:
-        """They are written now and count when the journal has the transaction's end."""
+        """They are written now and take effect when the end of the transaction is in the journal."""
         outcome.producer = (command.producer_id, command.producer_epoch)
         problem = _may_not_send(group, command) or ErrorCode.none
         self.keep(command, [problem] * len(command.offsets), outcome, now_ms)
@@ -60,7 +60,7 @@ class GroupOffsets:
         outcome: Outcome,
         now_ms: int,
     ) -> None:
-        """Writes the offsets that nothing speaks against."""
+        """Writes the offsets that have no error."""
         outcome.reply = []
         for asked, problem in zip(command.offsets, problems, strict=True):
             if problem is ErrorCode.none and len(asked.metadata.encode()) > self._settings.max_offset_metadata_bytes:
@@ -92,7 +92,7 @@ class GroupOffsets:
     def delete_unused(
         self, group_id: str, subscribed: frozenset[str] | None, command: DeleteOffsets, outcome: Outcome
     ) -> None:
-        """`subscribed`: the topics that members of the group subscribe to, None when that cannot be known."""
+        """`subscribed`: the topics that members of the group subscribe to, None if unknown."""
         stored = self._durable.offsets_of(group_id)
         outcome.reply = []
         for topic, partition in command.partitions:
@@ -110,7 +110,7 @@ class GroupOffsets:
             outcome.write(offset_tombstone(group_id, topic, partition))
 
     def orphans(self, topic: str) -> list[tuple[str, int]]:
-        """(group, partition) of every offset that a deleted topic of this name has left behind."""
+        """(group, partition) of every offset that belongs to a deleted topic of this name."""
         image = self._topics.image()
         return [
             (group_id, partition)
@@ -122,12 +122,12 @@ class GroupOffsets:
     # --- with time --------------------------------------------------------------------------------------------------
 
     def expired(self, group: Group | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
-        """The group's offsets that nobody can be expected to come back for, or whose topic is gone."""
+        """The group's offsets that have expired, or whose topic was deleted."""
         image = self._topics.image()
         offsets, orphans = Offsets(), list[TopicPartition]()
         for place, committed in self._durable.offsets_of(group.id).items():
             if _orphaned(place[0], committed, image):
-                orphans.append(place)  # its deletion fell into a crash of the coordinator
+                orphans.append(place)  # the coordinator crashed during its deletion
             else:
                 offsets[place] = committed
         return orphans + self._outlived(group, offsets, now_ms)
@@ -142,14 +142,14 @@ class GroupOffsets:
             if place[0] not in subscribed and not self._durable.pending.has(group.id, *place)
         }
         if not idle_ms or max(idle_ms.values()) < self._settings.offsets_retention_ms:
-            return []  # most groups, most of the time: the topics need not be asked
+            return []  # the usual case: the topics need not be checked
         retention_ms = self._retention_ms({topic for topic, _ in offsets})
         if retention_ms is None:
             return []
         return [place for place, idle in idle_ms.items() if idle >= retention_ms]
 
     def _use(self, group: Group | ConsumerGroup) -> tuple[frozenset[str] | None, int]:
-        """Which topics members use (None: that is not known now), and since when there are no members."""
+        """The topics that members use (None if unknown), and since when there are no members."""
         if isinstance(group, ConsumerGroup):
             return group.subscriptions(), 0 if group.members else group.plan_ms
         if group.state in (State.PREPARING, State.COMPLETING):
@@ -159,7 +159,7 @@ class GroupOffsets:
         return group.subscriptions(), emptied_ms
 
     def _retention_ms(self, names: set[str]) -> int | None:
-        """How long offsets on these topics are kept; None: for ever, as one of the topics keeps its records so.
+        """How long offsets on these topics are kept; None: forever, because a topic keeps its records forever.
 
         Each broker keeps the records of its replicas by its own settings, so the one that keeps them longest counts.
         """
@@ -181,7 +181,7 @@ def _orphaned(topic: str, committed: CommittedOffset, image: ClusterImage) -> bo
 
 
 def _may_not_send(group: Group, command: CommitInTransaction) -> ErrorCode | None:
-    """A producer that does not say for which member it speaks is believed: its transaction fences it (KIP-447)."""
+    """A producer that names no member is accepted: its transaction fences it (KIP-447)."""
     if command.generation < 0 and not command.member_id and command.instance_id is None:
         return None
     if command.generation < 0 and group.state is State.EMPTY:
@@ -193,7 +193,7 @@ def _may_not_send(group: Group, command: CommitInTransaction) -> ErrorCode | Non
 
 
 def _may_not_commit(group: Group, command: CommitOffsets) -> ErrorCode | None:
-    """Members commit in their generation; a consumer without a group's protocol only while the group is empty."""
+    """Members commit in their generation; consumers that assign themselves only while the group is empty."""
     if command.generation < 0 and group.state is State.EMPTY:
         return None
     if command.generation < 0 and not command.member_id and command.instance_id is None:
