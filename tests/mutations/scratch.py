@@ -29,9 +29,15 @@ COPIED = (
 )
 PATIENCE_S = 300
 PASSED, FAILED = 0, 1  # pytest's
-RUN = """
+# A mutant may go on for ever, and take all memory meanwhile: it gets this much of the processor, and of memory.
+CPU_S, MEMORY_BYTES = 90, 2 << 30
+RUN = f"""
+import resource
 import sys
 from pathlib import Path
+
+resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
+resource.setrlimit(resource.RLIMIT_AS, ({MEMORY_BYTES}, {MEMORY_BYTES}))
 
 import pytest
 
@@ -47,8 +53,8 @@ class Ran(NamedTuple):
 
     @property
     def found_a_failure(self) -> bool:
-        """A test failed, or the process died of what it read: a rule of compiled code may be all that keeps it from
-        bytes that are not its own. Anything else that went wrong is a mistake of the mutation."""
+        """A test failed, or the process died: it read what is not its own, or went on for ever. Anything else that went
+        wrong is a mistake of the mutation."""
         blunder = any(f"E   {error}" in self.output for error in ("NameError", "SyntaxError", "ImportError"))
         return (self.status == FAILED and not blunder) or self.status < 0
 
