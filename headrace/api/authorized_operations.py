@@ -1,23 +1,33 @@
-"""Which operations a client may do on a topic, a group or the cluster: all of them, for nobody is restricted here.
+"""The operations that a client may do on a topic, a group or the cluster: all of them, since nobody is restricted.
 
-Metadata, DescribeCluster, DescribeTopicPartitions and the two describes of groups tell it (KIP-430), each as a number
-with one bit for every operation that such a resource has. A client that did not ask gets NOT_ASKED_FOR, which it shows
-as nothing. The numbers of the bits are Kafka's.
+Metadata, DescribeCluster, DescribeTopicPartitions and the two describes of groups report them (KIP-430) as a bit set,
+with the bit of each operation at its number in `operations.py`. A client that did not ask gets NOT_ASKED_FOR, which it
+shows as nothing.
 """
 
 from __future__ import annotations
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = 3, 4, 5, 6, 7, 8, 9
-_DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 10, 11, 12
+from collections.abc import Iterable
+
+from headrace.api.operations import Operation, Resource
+
+_OF_EVERY_KIND = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.DESCRIBE)
+OPERATIONS = {
+    Resource.GROUP: {Operation.READ, Operation.DELETE, *_OF_EVERY_KIND},
+    Resource.TOPIC: {
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, *_OF_EVERY_KIND
+    },
+    Resource.CLUSTER: {
+        Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE, *_OF_EVERY_KIND
+    },
+}  # fmt: skip
 
 
-def _bits(*operations: int) -> int:
+def _bits(operations: Iterable[Operation]) -> int:
     return sum(1 << operation for operation in operations)
 
 
 NOT_ASKED_FOR = -(2**31)
-ALL_OF_A_GROUP = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-ALL_OF_A_TOPIC = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-ALL_OF_THE_CLUSTER = _bits(
-    _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
-)
+ALL_OF_A_GROUP = _bits(OPERATIONS[Resource.GROUP])
+ALL_OF_A_TOPIC = _bits(OPERATIONS[Resource.TOPIC])
+ALL_OF_THE_CLUSTER = _bits(OPERATIONS[Resource.CLUSTER])

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from headrace.api.contract import Caller
 from headrace.api.express_codec import PartitionFound, Topic, read_fetch, write_fetch
+from headrace.api.gate import Gate
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Audience, Wait
@@ -22,8 +23,9 @@ from headrace.world.clock import Clock
 
 
 class ExpressFetch:
-    def __init__(self, host: ReplicaHost, clock: Clock, max_bytes: int) -> None:
+    def __init__(self, host: ReplicaHost, gate: Gate, clock: Clock, max_bytes: int) -> None:
         self._host = host
+        self._gate = gate
         self._clock = clock
         self._max_bytes = max_bytes
 
@@ -50,13 +52,15 @@ class ExpressFetch:
         if asked is None:
             return None
         wait_ms, min_bytes, max_bytes, stable, topics = asked
-        left, size, more = min(max_bytes, self._max_bytes), 0, False
+        gate, left, size, more = self._gate, min(max_bytes, self._max_bytes), 0, False
         found = _Answer(wait_ms, stable)
         try:
             for topic, partitions in topics:
                 answers: list[PartitionFound] = []
                 for index, leader_epoch, offset, last_epoch, room in partitions:
                     partition = self._partition(topic, index)
+                    if gate.asks:
+                        gate.check_reader(caller, partition.topic)
                     log = partition.log
                     partition.check_leader(leader_epoch)
                     if last_epoch >= 0 and partition.diverging(offset, last_epoch) is not None:

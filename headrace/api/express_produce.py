@@ -2,15 +2,15 @@
 
 Such a request is read and its answer written as bytes (api.express_codec), where the full path (api.produce) builds
 messages for it; the append between the two is the same. Whatever is unusual in a request, or goes wrong with it, is
-left to the full path: nothing has happened by then, since a failed append changes nothing. A property test holds both
-paths against each other, byte for byte.
+left to the full path: nothing has happened by then, since a failed append changes nothing. What is allowed the gate
+(api.gate) decides for both paths. A property test runs both on equal logs and compares replies and logs byte for byte.
 """
 
 from __future__ import annotations
 
 from headrace.api.contract import Caller
 from headrace.api.express_codec import read_produce, write_produce
-from headrace.model.image import INTERNAL_TOPICS
+from headrace.api.gate import ACKS_ALL, Gate
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.batches import Buffer
@@ -18,8 +18,9 @@ from headrace.wire.errors import KafkaError
 
 
 class ExpressProduce:
-    def __init__(self, host: ReplicaHost) -> None:
+    def __init__(self, host: ReplicaHost, gate: Gate) -> None:
         self._host = host
+        self._gate = gate
 
     def __call__(
         self, frame: memoryview, version: int, at: int, correlation_id: int, caller: Caller
@@ -36,6 +37,8 @@ class ExpressProduce:
                 partition = self._host.find_by_wire_id(topic, index)
             if not _answers_at_once(partition, acks):
                 return None
+            self._gate.check_writer(caller, partition.topic)
+            self._gate.check_in_sync(acks, partition, records)
             done = partition.append(records)
         except KafkaError:
             return None
@@ -44,7 +47,5 @@ class ExpressProduce:
 
 
 def _answers_at_once(partition: Partition, acks: int) -> bool:
-    """Whether a client may write here, and the answer under these acks is known when the append returns."""
-    if partition.topic in INTERNAL_TOPICS:
-        return False
-    return (acks == 1 and not partition.log.config.fsync) or (acks == -1 and partition.commits_at_once)
+    """Whether the answer under these acks is known when the append returns."""
+    return (acks == 1 and not partition.log.config.fsync) or (acks == ACKS_ALL and partition.commits_at_once)

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.api.contract import Peer, Reply, Request
+from headrace.api.contract import Caller, Reply, Request
 from headrace.api.fetch_reading import Attempt, FetchReading, OffLoop, PartitionRead, diverging
 from headrace.api.fetch_sessions import FetchSessions, WantedPartition
+from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.replica_fetch import ReplicaFetch
 from headrace.replicas.host import ReplicaHost
@@ -43,6 +44,7 @@ class Fetch:
     def __init__(
         self,
         host: ReplicaHost,
+        gate: Gate,
         sessions: FetchSessions,
         clock: Clock,
         entropy: Entropy,
@@ -51,10 +53,11 @@ class Fetch:
         hints: LeaderHints,
     ) -> None:
         self._host = host
+        self._gate = gate
         self._sessions = sessions
         self._clock = clock
         self._reading = FetchReading(host, off_loop, max_bytes, hints)
-        self._replicas = ReplicaFetch(self._reading, host, clock, entropy)
+        self._replicas = ReplicaFetch(self._reading, host, gate, clock, entropy)
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
@@ -67,7 +70,7 @@ class Fetch:
             plan = self._sessions.plan(body, request.version)
         except KafkaError as error:
             return Message(error_code=error.code)
-        reader = ConsumerReader(body, request.peer, self._host)
+        reader = ConsumerReader(body, request.caller, self._host, self._gate)
         attempt = self._reading.read(plan, body.max_bytes, reader)
         missing_bytes = min(body.min_bytes, body.max_bytes) - attempt.size
         is_enough = attempt.urgent or missing_bytes <= 0 or not plan.wanted
@@ -79,13 +82,17 @@ class Fetch:
 class ConsumerReader:
     """How a consumer reads: committed records of a leader, or of the replica in its rack."""
 
-    __slots__ = ("_host", "_rack", "peer", "stable")
+    __slots__ = ("_gate", "_host", "_rack", "caller", "stable")
 
-    def __init__(self, body: Message, peer: Peer, host: ReplicaHost) -> None:
-        self.peer = peer
+    def __init__(self, body: Message, caller: Caller, host: ReplicaHost, gate: Gate) -> None:
+        self.caller = caller
         self.stable: bool = body.isolation_level == READ_COMMITTED
         self._rack: str = body.rack_id
         self._host = host
+        self._gate = gate
+
+    def check(self, topic: str) -> None:
+        self._gate.check_reader(self.caller, topic)
 
     def read(
         self, wanted: WantedPartition, partition: Partition, max_bytes: int, *, at_least_one: bool

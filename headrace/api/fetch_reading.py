@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol
 
-from headrace.api.contract import Peer, Reply
+from headrace.api.contract import Caller, Reply
 from headrace.api.fetch_sessions import FetchPlan, W
 from headrace.api.leader_hints import LeaderHints
 from headrace.log.reading import Slice
@@ -59,11 +59,15 @@ class PartitionReader(Protocol[W]):
     """One kind of client: what it may read of a partition, and from which replica."""
 
     @property
-    def peer(self) -> Peer: ...
+    def caller(self) -> Caller: ...
 
     @property
     def stable(self) -> bool:
         """It reads committed transactions only, and is told which were aborted."""
+        ...
+
+    def check(self, topic: str) -> None:
+        """Raises KafkaError if the gate does not let this client read the topic."""
         ...
 
     def read(self, wanted: W, partition: Partition, max_bytes: int, *, at_least_one: bool) -> PartitionRead[W]:
@@ -78,7 +82,7 @@ class Attempt(Generic[W]):
 
     def __init__(self, plan: FetchPlan[W], reader: PartitionReader[W]) -> None:
         self.plan = plan
-        self.peer = reader.peer
+        self.peer = reader.caller.peer
         self.stable = reader.stable
         self.reads: list[PartitionRead[W]] = []
         self.size = 0
@@ -134,17 +138,20 @@ class FetchReading:
         for wanted in plan.wanted:
             room = max(0, min(wanted.max_bytes, left - attempt.size))
             try:
-                partition = self._find(wanted)
+                partition = self._find(wanted, reader)
                 attempt.add(reader.read(wanted, partition, room, at_least_one=attempt.size == 0))
             except KafkaError as error:
                 attempt.add(PartitionRead(wanted, None, error=error))
         return attempt
 
-    def _find(self, wanted: W) -> Partition:
+    def _find(self, wanted: W, reader: PartitionReader[W]) -> Partition:
         if wanted.topic_id is not None:
-            return self._host.find_by_id(wanted.topic_id, wanted.index)
+            partition = self._host.find_by_id(wanted.topic_id, wanted.index)
+            reader.check(partition.topic)
+            return partition
         if not wanted.topic:
             raise KafkaError(ErrorCode.unknown_topic_id)
+        reader.check(wanted.topic)  # before it is told whether there is such a topic
         return self._host.find(wanted.topic, wanted.index)
 
     # --- the response -----------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 Appends happen in stage one, in the order of the requests on the connection; with acks=all, or on a topic that syncs
 before it answers, the reply waits in stage two until the records are committed or the timeout passes. acks=0 has no
 reply; if such a write fails, the connection is closed, which makes the client look for the leader again.
-Version 13 names topics by id; from 10 on, an answer of "not the leader" says who is (KIP-951). Who writes in a
-transaction, and may do so, is in transactional_produce; from version 12 on a write adds its partition (KIP-890).
+Version 13 names topics by id; from 10 on, an answer of "not the leader" says who is (KIP-951). What is
+allowed the gate decides (api.gate), for this path and for express_produce. What transactions need is in
+transactional_produce; from version 12 on a write adds its partition (KIP-890).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 import asyncio
 
 from headrace.api.contract import Disconnect, Reply, Request
+from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.transaction_entry import Admission
 from headrace.api.transactional_produce import TransactionalProduce, refusal
-from headrace.model.image import INTERNAL_TOPICS
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
@@ -26,8 +27,16 @@ _Waiting = list[tuple[asyncio.Future[None], Message, Partition]]
 
 
 class Produce:
-    def __init__(self, host: ReplicaHost, hints: LeaderHints, clock: Clock, transactions: TransactionalProduce) -> None:
+    def __init__(
+        self,
+        host: ReplicaHost,
+        gate: Gate,
+        hints: LeaderHints,
+        clock: Clock,
+        transactions: TransactionalProduce,
+    ) -> None:
         self._host = host
+        self._gate = gate
         self._hints = hints
         self._clock = clock
         self._transactions = transactions
@@ -36,12 +45,11 @@ class Produce:
         admission = None
         if request.body.transactional_id is not None:
             admission = Admission()
-            if request.body.acks in (-1, 1):  # else it is refused, partition by partition
-                entered = self._transactions.enter(
-                    request, lambda topic, data: self._find(request.version, topic, data.index), admission
-                )
-                if entered is not None:
-                    return self._later(request, admission, entered)
+            entered = self._transactions.enter(
+                request, lambda topic, data: self._find(request, topic, data.index), admission
+            )
+            if entered is not None:
+                return self._later(request, admission, entered)
         response, waiting, failed = self._produce(request, admission)
         if request.body.acks == 0:
             if failed is not None:
@@ -78,17 +86,12 @@ class Produce:
         acks = request.body.acks
         partition: Partition | None = None
         try:
-            if acks not in (-1, 0, 1):
-                raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}, not -1, 0 or 1")
-            partition = self._find(request.version, topic, data.index)
-            if partition.topic in INTERNAL_TOPICS:
-                raise KafkaError(ErrorCode.invalid_topic_exception, f"{partition.topic} is written by the broker alone")
+            partition = self._find(request, topic, data.index)
             if admission is not None:
-                _check_admitted(admission, partition, request)
+                _check_admitted(admission, partition, request.version)
             if data.records is None:
                 raise KafkaError(ErrorCode.invalid_record, "a Produce request without records")
-            if acks == -1:
-                partition.check_enough_replicas(data.records)
+            self._gate.check_in_sync(acks, partition, data.records)
             appended = partition.append(data.records, transactional=admission is not None)
             answer = Message(
                 index=data.index,
@@ -105,8 +108,18 @@ class Produce:
         except KafkaError as error:
             return _refusal(data.index, error, partition), error
 
-    def _find(self, version: int, topic: Message, index: int) -> Partition:
-        return self._host.find_by_id(topic.topic_id, index) if version >= 13 else self._host.find(topic.name, index)
+    def _find(self, request: Request, topic: Message, index: int) -> Partition:
+        """The partition, if the request may write to it."""
+        transactional_id, caller = request.body.transactional_id, request.caller
+        self._gate.check_acks(request.body.acks, transactional=transactional_id is not None)
+        if transactional_id is not None:
+            self._gate.check_transactional_id(caller, transactional_id)
+        if request.version >= 13:
+            partition = self._host.find_by_id(topic.topic_id, index)
+            self._gate.check_writer(caller, partition.topic)
+            return partition
+        self._gate.check_writer(caller, topic.name)
+        return self._host.find(topic.name, index)
 
     async def _when_committed(self, request: Request, response: Message, waiting: _Waiting) -> Message:
         """Every partition's fate by the deadline. What is not committed by then is stored all the same: the client
@@ -144,10 +157,8 @@ def _refusal(index: int, error: KafkaError, partition: Partition | None) -> Mess
     return answer
 
 
-def _check_admitted(admission: Admission, partition: Partition, request: Request) -> None:
-    if request.body.acks == 0:
-        raise KafkaError(ErrorCode.invalid_required_acks, "who writes in a transaction must wait for answers")
-    refused = refusal(admission, partition, request.version)
+def _check_admitted(admission: Admission, partition: Partition, version: int) -> None:
+    refused = refusal(admission, partition, version)
     if refused is not None:
         raise refused
 

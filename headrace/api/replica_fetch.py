@@ -16,9 +16,10 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from typing import cast
 
-from headrace.api.contract import Peer, Reply, Request
+from headrace.api.contract import Caller, Reply, Request
 from headrace.api.fetch_reading import FetchReading, PartitionRead, diverging
 from headrace.api.fetch_sessions import FetchPlan, Key, WantedPartition
+from headrace.api.gate import Gate
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -131,13 +132,17 @@ class ReplicaSession:
 class ReplicaReader:
     """How a replica reads: everything that is stored at the leader."""
 
-    __slots__ = ("epoch", "id", "peer", "stable")
+    __slots__ = ("_gate", "caller", "epoch", "id", "stable")
 
-    def __init__(self, replica_id: int, replica_epoch: int, peer: Peer) -> None:
+    def __init__(self, replica_id: int, replica_epoch: int, caller: Caller, gate: Gate) -> None:
         self.id = replica_id
         self.epoch = replica_epoch
-        self.peer = peer
+        self.caller = caller
         self.stable = False
+        self._gate = gate
+
+    def check(self, topic: str) -> None:
+        self._gate.check_replica(self.caller, topic)
 
     def read(
         self, wanted: WatchedPartition, partition: Partition, max_bytes: int, *, at_least_one: bool
@@ -152,16 +157,17 @@ class ReplicaReader:
 
 
 class ReplicaFetch:
-    def __init__(self, reading: FetchReading, host: ReplicaHost, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, reading: FetchReading, host: ReplicaHost, gate: Gate, clock: Clock, entropy: Entropy) -> None:
         self._reading = reading
         self._host = host
+        self._gate = gate
         self._clock = clock
         self._entropy = entropy
         self._sessions: dict[int, ReplicaSession] = {}
 
     def __call__(self, request: Request, replica_id: int) -> Reply:
         body = request.body
-        reader = ReplicaReader(replica_id, body.replica_state.replica_epoch, request.peer)
+        reader = ReplicaReader(replica_id, body.replica_state.replica_epoch, request.caller, self._gate)
         try:
             session = self._session(body, reader)
         except KafkaError as error:

@@ -1,5 +1,6 @@
 """Every API that is served, with its versions and its handler: dispatch, the ApiVersions reply and the docs read this.
 
+Each entry says which operations a request may need; the gate (api/gate.py) answers who may do them.
 `build_table` is the only place where handlers meet the rooms they ask; each gets the two or three it needs.
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.api.add_offsets_to_txn import AddOffsetsToTxn
 from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
@@ -38,6 +40,7 @@ from headrace.api.express_produce import ExpressProduce
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.find_coordinator import FindCoordinator
+from headrace.api.gate import Gate, Guard
 from headrace.api.heartbeat import Heartbeat
 from headrace.api.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.api.init_producer_id import InitProducerId
@@ -55,6 +58,7 @@ from headrace.api.offset_commit import OffsetCommit
 from headrace.api.offset_delete import OffsetDelete
 from headrace.api.offset_fetch import OffsetFetch
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.api.operations import NONE, Need, Needs, Operation, Resource
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.sync_group import SyncGroup
@@ -70,23 +74,50 @@ from headrace.coordinators.transactions.coordinator import TransactionCoordinato
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
 from headrace.replicas.host import ReplicaHost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
 from headrace.world.world import World
 
-API_VERSIONS = 18
 # Levels in force. transaction.version 2 needs Produce 12, AddPartitionsToTxn 5 and EndTxn 5.
 FEATURES = {"group.version": 1, "transaction.version": 2}
 
+# The operations of Kafka's protocol authorization table.
+_ALTER_CLUSTER = (Need(Operation.ALTER, Resource.CLUSTER),)
+_ALTER_CONFIGS_CLUSTER = (Need(Operation.ALTER_CONFIGS, Resource.CLUSTER),)
+_CLUSTER_ACTION = (Need(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
+_DESCRIBE_CLUSTER = (Need(Operation.DESCRIBE, Resource.CLUSTER),)
+_DESCRIBE_CONFIGS_CLUSTER = (Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),)
+_IDEMPOTENT_WRITE_CLUSTER = (Need(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),)
+_DELETE_GROUP = (Need(Operation.DELETE, Resource.GROUP),)
+_DESCRIBE_GROUP = (Need(Operation.DESCRIBE, Resource.GROUP),)
+_READ_GROUP = (Need(Operation.READ, Resource.GROUP),)
+_ALTER_TOPIC = (Need(Operation.ALTER, Resource.TOPIC),)
+_ALTER_CONFIGS_TOPIC = (Need(Operation.ALTER_CONFIGS, Resource.TOPIC),)
+_CREATE_TOPIC = (Need(Operation.CREATE, Resource.TOPIC),)
+_DELETE_TOPIC = (Need(Operation.DELETE, Resource.TOPIC),)
+_DESCRIBE_TOPIC = (Need(Operation.DESCRIBE, Resource.TOPIC),)
+_DESCRIBE_CONFIGS_TOPIC = (Need(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),)
+_READ_TOPIC = (Need(Operation.READ, Resource.TOPIC),)
+_WRITE_TOPIC = (Need(Operation.WRITE, Resource.TOPIC),)
+_DESCRIBE_TXN_ID = (Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),)
+_WRITE_TXN_ID = (Need(Operation.WRITE, Resource.TRANSACTIONAL_ID),)
+
 
 class Api(Struct, frozen=True):
-    key: int
-    name: str
+    key: ApiKey
     lowest: int
     highest: int
+    needs: Needs  # every operation that a request may need; no default, so that no API is registered without
     handler: Handler
     advertised_from: int | None = None  # where ApiVersions says something else than what is served
     unknown_version: Callable[[], Message] | None = None  # the answer to a version that is not served; else: close
     express: Express | None = None  # a shorter way for the usual request, where it pays
+    asks_by_name: bool = False  # it asks the gate for each resource that a request names, on both paths
+    guard: Guard | None = None  # what the dispatcher asks before either path, where the API does not ask by name
+
+    @property
+    def name(self) -> str:
+        return self.key.title
 
     @property
     def advertised_lowest(self) -> int:
@@ -100,6 +131,7 @@ class Rooms(Struct, frozen=True):
     world: World
     data: Path
     host: ReplicaHost
+    gate: Gate
     view: ClusterView
     controller: Controller
     groups: GroupCoordinator
@@ -123,10 +155,9 @@ class Rooms(Struct, frozen=True):
 
 def build_table(rooms: Rooms) -> Mapping[int, Api]:
     """The APIs by key."""
-    disk, clock, entropy = rooms.world.disk, rooms.world.clock, rooms.world.entropy
+    disk, clock = rooms.world.disk, rooms.world.clock
     host, controller, groups, config = rooms.host, rooms.controller, rooms.groups, rooms.config
     transactions, entry = rooms.transactions, TransactionEntry(rooms.coordinator_desk)
-    sessions = FetchSessions(clock, entropy, config.fetch_session_slots)
 
     def space() -> tuple[int, int]:
         return disk.total_bytes(rooms.data), disk.free_bytes(rooms.data)
@@ -136,62 +167,95 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
 
     hints = LeaderHints(rooms.image, rooms.address_of)
     brokers = KnownBrokers(rooms.view, rooms.address_of, config.broker_id)
-    produce = Produce(host, hints, clock, TransactionalProduce(entry))
-    fetch = Fetch(host, sessions, clock, entropy, disk.off_loop, config.fetch_max_bytes, hints)
+    metadata = Metadata(rooms.view, rooms.topic_maker, brokers, config.auto_create_topics)
+    find_coordinator = FindCoordinator(rooms, rooms.address_of, rooms.ensure_internal_topic, clock)
+    create_topics = CreateTopics(controller, rooms.view, clock, config.broker_id, config.settings)
+    delete_topics = DeleteTopics(controller, rooms.view, clock, enabled=config.delete_topic_enable)
+    init_producer_id = InitProducerId(rooms.producer_ids, transactions)
+    add_offsets = AddOffsetsToTxn(transactions, rooms, ensure_offsets_topic)
+    describe_consumer_groups = ConsumerGroupDescribe(groups, rooms)
+    offsets_in_transaction = TxnOffsetCommit(groups, rooms, host, entry)
+    alter_some_configs = IncrementalAlterConfigs(controller)
+    reassignments = AlterPartitionReassignments(controller, clock)
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
     apis = [
-        Api(0, "Produce", 3, 13, produce, advertised_from=0, express=ExpressProduce(host)),
-        Api(1, "Fetch", 4, 18, fetch, express=ExpressFetch(host, clock, config.fetch_max_bytes)),
-        Api(2, "ListOffsets", 1, 11, ListOffsets(host, disk.off_loop)),
-        Api(3, "Metadata", 0, 13, Metadata(rooms.view, rooms.topic_maker, brokers, config.auto_create_topics)),
-        Api(8, "OffsetCommit", 2, 10, OffsetCommit(groups, rooms)),
-        Api(9, "OffsetFetch", 1, 10, OffsetFetch(groups, rooms)),
-        Api(
-            10,
-            "FindCoordinator",
-            0,
-            6,
-            FindCoordinator(rooms, rooms.address_of, rooms.ensure_internal_topic, rooms.world.clock),
-        ),
-        Api(11, "JoinGroup", 0, 9, JoinGroup(groups)),
-        Api(12, "Heartbeat", 0, 4, Heartbeat(groups)),
-        Api(13, "LeaveGroup", 0, 5, LeaveGroup(groups)),
-        Api(14, "SyncGroup", 0, 5, SyncGroup(groups)),
-        Api(15, "DescribeGroups", 0, 6, DescribeGroups(groups)),
-        Api(16, "ListGroups", 0, 5, ListGroups(groups)),
-        Api(19, "CreateTopics", 2, 7, CreateTopics(controller, rooms.view, clock, config.broker_id, config.settings)),
-        Api(20, "DeleteTopics", 1, 6, DeleteTopics(controller, rooms.view, clock, enabled=config.delete_topic_enable)),
-        Api(21, "DeleteRecords", 0, 2, DeleteRecords(host, clock)),
-        Api(22, "InitProducerId", 0, 5, InitProducerId(rooms.producer_ids, transactions)),
-        Api(23, "OffsetForLeaderEpoch", 2, 4, OffsetForLeaderEpoch(host)),
-        Api(24, "AddPartitionsToTxn", 0, 5, AddPartitionsToTxn(transactions, rooms)),
-        Api(25, "AddOffsetsToTxn", 0, 4, AddOffsetsToTxn(transactions, rooms, ensure_offsets_topic)),
-        Api(26, "EndTxn", 0, 5, EndTxn(transactions)),
-        Api(27, "WriteTxnMarkers", 1, 2, WriteTxnMarkers(rooms.markers)),
-        Api(28, "TxnOffsetCommit", 0, 5, TxnOffsetCommit(groups, rooms, host, entry)),
-        Api(32, "DescribeConfigs", 1, 4, describe_configs),
-        Api(33, "AlterConfigs", 0, 2, AlterConfigs(controller)),
-        Api(34, "AlterReplicaLogDirs", 1, 2, AlterReplicaLogDirs(host, rooms.data)),
-        Api(35, "DescribeLogDirs", 1, 5, DescribeLogDirs(host, rooms.data, space)),
-        Api(37, "CreatePartitions", 0, 3, CreatePartitions(controller, clock)),
-        Api(42, "DeleteGroups", 0, 2, DeleteGroups(groups)),
-        Api(43, "ElectLeaders", 0, 2, ElectLeaders(controller, rooms.view, clock)),
-        Api(44, "IncrementalAlterConfigs", 0, 1, IncrementalAlterConfigs(controller)),
-        Api(45, "AlterPartitionReassignments", 0, 1, AlterPartitionReassignments(controller, clock)),
-        Api(46, "ListPartitionReassignments", 0, 0, ListPartitionReassignments(rooms.view)),
-        Api(47, "OffsetDelete", 0, 0, OffsetDelete(groups, rooms)),
-        Api(57, "UpdateFeatures", 0, 2, UpdateFeatures(FEATURES)),
-        Api(60, "DescribeCluster", 0, 2, DescribeCluster(rooms.view, brokers)),
-        Api(68, "ConsumerGroupHeartbeat", 0, 1, ConsumerGroupHeartbeat(groups)),
-        Api(69, "ConsumerGroupDescribe", 0, 1, ConsumerGroupDescribe(groups, rooms)),
-        Api(61, "DescribeProducers", 0, 0, DescribeProducers(host)),
-        Api(65, "DescribeTransactions", 0, 0, DescribeTransactions(transactions)),
-        Api(66, "ListTransactions", 0, 2, ListTransactions(transactions, clock)),
-        Api(74, "ListConfigResources", 0, 1, ListConfigResources(rooms.view)),
-        Api(75, "DescribeTopicPartitions", 0, 0, DescribeTopicPartitions(rooms.view)),
+        _produce(rooms, hints, entry),
+        _fetch(rooms, hints),
+        Api(ApiKey.LIST_OFFSETS, 1, 11, _DESCRIBE_TOPIC, ListOffsets(host, disk.off_loop)),
+        Api(ApiKey.METADATA, 0, 13, _DESCRIBE_TOPIC + _CREATE_TOPIC, metadata),
+        Api(ApiKey.OFFSET_COMMIT, 2, 10, _READ_GROUP + _READ_TOPIC, OffsetCommit(groups, rooms)),
+        Api(ApiKey.OFFSET_FETCH, 1, 10, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, OffsetFetch(groups, rooms)),
+        Api(ApiKey.FIND_COORDINATOR, 0, 6, _DESCRIBE_GROUP + _DESCRIBE_TXN_ID, find_coordinator),
+        Api(ApiKey.JOIN_GROUP, 0, 9, _READ_GROUP, JoinGroup(groups)),
+        Api(ApiKey.HEARTBEAT, 0, 4, _READ_GROUP, Heartbeat(groups)),
+        Api(ApiKey.LEAVE_GROUP, 0, 5, _READ_GROUP, LeaveGroup(groups)),
+        Api(ApiKey.SYNC_GROUP, 0, 5, _READ_GROUP, SyncGroup(groups)),
+        Api(ApiKey.DESCRIBE_GROUPS, 0, 6, _DESCRIBE_GROUP, DescribeGroups(groups)),
+        Api(ApiKey.LIST_GROUPS, 0, 5, _DESCRIBE_GROUP, ListGroups(groups)),
+        Api(ApiKey.CREATE_TOPICS, 2, 7, _CREATE_TOPIC, create_topics),
+        Api(ApiKey.DELETE_TOPICS, 1, 6, _DELETE_TOPIC, delete_topics),
+        Api(ApiKey.DELETE_RECORDS, 0, 2, _DELETE_TOPIC, DeleteRecords(host, clock)),
+        Api(ApiKey.INIT_PRODUCER_ID, 0, 5, _WRITE_TXN_ID + _IDEMPOTENT_WRITE_CLUSTER, init_producer_id),
+        Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, _DESCRIBE_TOPIC, OffsetForLeaderEpoch(host)),
+        Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, _WRITE_TXN_ID + _WRITE_TOPIC, AddPartitionsToTxn(transactions, rooms)),
+        Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, _WRITE_TXN_ID + _READ_GROUP, add_offsets),
+        Api(ApiKey.END_TXN, 0, 5, _WRITE_TXN_ID, EndTxn(transactions)),
+        Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, _CLUSTER_ACTION, WriteTxnMarkers(rooms.markers)),
+        Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, _WRITE_TXN_ID + _READ_GROUP + _READ_TOPIC, offsets_in_transaction),
+        Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, _DESCRIBE_CONFIGS_TOPIC + _DESCRIBE_CONFIGS_CLUSTER, describe_configs),
+        Api(ApiKey.ALTER_CONFIGS, 0, 2, _ALTER_CONFIGS_TOPIC + _ALTER_CONFIGS_CLUSTER, AlterConfigs(controller)),
+        Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, _ALTER_CLUSTER, AlterReplicaLogDirs(host, rooms.data)),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, _DESCRIBE_CLUSTER, DescribeLogDirs(host, rooms.data, space)),
+        Api(ApiKey.CREATE_PARTITIONS, 0, 3, _ALTER_TOPIC, CreatePartitions(controller, clock)),
+        Api(ApiKey.DELETE_GROUPS, 0, 2, _DELETE_GROUP, DeleteGroups(groups)),
+        Api(ApiKey.ELECT_LEADERS, 0, 2, _ALTER_CLUSTER, ElectLeaders(controller, rooms.view, clock)),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _ALTER_CONFIGS_TOPIC + _ALTER_CONFIGS_CLUSTER, alter_some_configs),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, _ALTER_CLUSTER, reassignments),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, _DESCRIBE_CLUSTER, ListPartitionReassignments(rooms.view)),
+        Api(ApiKey.OFFSET_DELETE, 0, 0, _DELETE_GROUP + _READ_TOPIC, OffsetDelete(groups, rooms)),
+        Api(ApiKey.UPDATE_FEATURES, 0, 2, _ALTER_CLUSTER, UpdateFeatures(FEATURES)),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, _DESCRIBE_CLUSTER, DescribeCluster(rooms.view, brokers)),
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, _READ_GROUP + _DESCRIBE_TOPIC, ConsumerGroupHeartbeat(groups)),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe_consumer_groups),
+        Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, _READ_TOPIC, DescribeProducers(host)),
+        Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, _DESCRIBE_TXN_ID + _DESCRIBE_TOPIC, DescribeTransactions(transactions)),
+        Api(ApiKey.LIST_TRANSACTIONS, 0, 2, _DESCRIBE_TXN_ID, ListTransactions(transactions, clock)),
+        Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, _DESCRIBE_CONFIGS_CLUSTER, ListConfigResources(rooms.view)),
+        Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, _DESCRIBE_TOPIC, DescribeTopicPartitions(rooms.view)),
     ]
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
-    versions = ApiVersions(sorted([*served, (API_VERSIONS, 0, 4)]), FEATURES)
-    table = {api.key: api for api in apis}
-    table[API_VERSIONS] = Api(API_VERSIONS, "ApiVersions", 0, 4, versions, unknown_version=versions.refuse_version)
-    return table
+    versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
+    apis.append(Api(ApiKey.API_VERSIONS, 0, 4, NONE, versions, unknown_version=versions.refuse_version))
+    return {int(api.key): _guarded(api, rooms.gate) for api in apis}
+
+
+def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
+    return Api(
+        ApiKey.PRODUCE,
+        3,
+        13,
+        _WRITE_TOPIC + _WRITE_TXN_ID,
+        Produce(rooms.host, rooms.gate, hints, rooms.world.clock, TransactionalProduce(entry)),
+        advertised_from=0,
+        express=ExpressProduce(rooms.host, rooms.gate),
+        asks_by_name=True,
+    )
+
+
+def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
+    world, config = rooms.world, rooms.config
+    sessions = FetchSessions(world.clock, world.entropy, config.fetch_session_slots)
+    max_bytes, off_loop = config.fetch_max_bytes, world.disk.off_loop
+    return Api(
+        ApiKey.FETCH,
+        4,
+        18,
+        _READ_TOPIC + _CLUSTER_ACTION,
+        Fetch(rooms.host, rooms.gate, sessions, world.clock, world.entropy, off_loop, max_bytes, hints),
+        express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes),
+        asks_by_name=True,
+    )
+
+
+def _guarded(api: Api, gate: Gate) -> Api:
+    return api if api.asks_by_name else replace(api, guard=gate.guard(api.needs))

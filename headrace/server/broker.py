@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
@@ -312,6 +313,7 @@ class Broker:
             world=world,
             data=self._data,
             host=self._host,
+            gate=Gate(),
             view=self._view,
             controller=self._controller,
             groups=self._groups,

@@ -37,6 +37,8 @@ class Dispatcher:
             if api.unknown_version is None:
                 raise Disconnect(f"{api.name} v{version} is not served, v{api.lowest} to v{api.highest} are")
             return _encode(api_key, 0, correlation_id, api.unknown_version())
+        if api.guard is not None and not api.guard(caller):
+            raise Disconnect(f"{caller.principal} may not use {api.name}")
         if api.express is not None:
             done = api.express(frame, version, at, correlation_id, caller)
             if isinstance(done, list):

@@ -18,6 +18,7 @@ from headrace.api.contract import Caller, Peer, Reply, Request
 from headrace.api.express_fetch import ExpressFetch, LongPoll
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
+from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -53,7 +54,8 @@ def _each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
 class Room:
     """A broker with three topics. Each has an empty partition, and others with more and more records."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate | None = None) -> None:
+        gate = gate or Gate()
         clock, self.disk = SimClock(), SimDisk()
         self.disk.make_dirs(Path("/data"))
         self.host = ReplicaHost(1, Logs(self.disk, clock, Path("/data")), clock, {})
@@ -68,8 +70,8 @@ class Room:
         self._abort("aborted", 1, clock.now_ms())
         sessions = FetchSessions(clock, SeededEntropy(1), 10)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
-        self.full = Fetch(self.host, sessions, clock, SeededEntropy(2), self.disk.off_loop, MAX_BYTES, hints)
-        self.express = ExpressFetch(self.host, clock, MAX_BYTES)
+        self.full = Fetch(self.host, gate, sessions, clock, SeededEntropy(2), self.disk.off_loop, MAX_BYTES, hints)
+        self.express = ExpressFetch(self.host, gate, clock, MAX_BYTES)
 
     def _abort(self, topic: str, index: int, now_ms: int) -> None:
         partition = self.host.find(topic, index)

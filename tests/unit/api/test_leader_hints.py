@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.api.contract import Caller, Peer, Request
+from headrace.api.gate import Gate
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.produce import Produce
@@ -48,7 +49,7 @@ def test_clients_ask_leaders_only_where_an_epoch_ended(version: int, replica_id:
 
 
 async def produced(node: Node, acks: int = 1) -> Message:
-    produce = Produce(node.host, node.hints, node.clock, TransactionalProduce(cast("Any", None)))
+    produce = Produce(node.host, Gate(), node.hints, node.clock, TransactionalProduce(cast("Any", None)))
     data = [Message(name=TOPIC, topic_id=None, partition_data=[Message(index=0, records=batch(1))])]
     return await node.ask(produce, 11, transactional_id=None, acks=acks, timeout_ms=1000, topic_data=data)
 

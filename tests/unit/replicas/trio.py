@@ -15,9 +15,11 @@ from headrace.api.api_versions import ApiVersions
 from headrace.api.contract import Caller, Handler, Peer, Request
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
+from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.api.operations import NONE
 from headrace.api.table import Api
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -27,6 +29,7 @@ from headrace.replicas.watermarks import Watermarks
 from headrace.server.dispatch import Dispatcher
 from headrace.server.listener import Listener
 from headrace.server.requests_seen import RequestsSeen
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -70,6 +73,7 @@ class Node:
         self.hints = LeaderHints(lambda: self._image, lambda _, broker: (broker.host, broker.port))
         self.fetch = Fetch(
             self.host,
+            Gate(),
             FetchSessions(clock, SeededEntropy(1), 100),
             clock,
             SeededEntropy(2),
@@ -85,13 +89,13 @@ class Node:
         self._running = asyncio.ensure_future(self.host.run())
 
     def _table(self) -> dict[int, Api]:
-        served: list[tuple[int, str, int, int, Handler]] = [
-            (1, "Fetch", 4, 17, self.fetch),
-            (2, "ListOffsets", 1, 10, ListOffsets(self.host, self.disk.off_loop)),
-            (23, "OffsetForLeaderEpoch", 2, 4, OffsetForLeaderEpoch(self.host)),
+        served = [
+            Api(ApiKey.FETCH, 4, 17, NONE, self.fetch),
+            Api(ApiKey.LIST_OFFSETS, 1, 10, NONE, ListOffsets(self.host, self.disk.off_loop)),
+            Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, NONE, OffsetForLeaderEpoch(self.host)),
         ]
-        versions = ApiVersions([(key, low, high) for key, _, low, high, _ in served], {})
-        apis = [Api(*api) for api in served] + [Api(18, "ApiVersions", 0, 4, versions)]
+        versions = ApiVersions([(api.key, api.lowest, api.highest) for api in served], {})
+        apis = [*served, Api(ApiKey.API_VERSIONS, 0, 4, NONE, versions)]
         return {api.key: api for api in apis}
 
     async def stop(self, *, crash: bool = False) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from headrace.api.contract import Caller, Peer, Request
+from headrace.api.operations import NONE
 from headrace.api.table import Api
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
 from headrace.model.image import NO_CONTROLLER, BrokerImage, ClusterImage
 from headrace.server.forwarding import CLIENT_ID, Forwarding
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from sim.loop import SimClock, run
@@ -63,8 +65,8 @@ def rig(answers: list[Any], controller: int = 2) -> tuple[Forwarding, Office, Li
     forwarding = Forwarding(office, view, line, SimClock())  # type: ignore[arg-type]
     here = Message(where="here")
     table = {
-        19: Api(19, "CreateTopics", 0, 7, lambda request: here),
-        3: Api(3, "Metadata", 0, 13, lambda request: here),
+        19: Api(ApiKey.CREATE_TOPICS, 0, 7, NONE, lambda request: here),
+        3: Api(ApiKey.METADATA, 0, 13, NONE, lambda request: here),
     }
     wrapped = forwarding.over(table)
 
