@@ -102,14 +102,17 @@ def _by_number(name: str) -> tuple[int, str]:
 
 
 def _contents(data: bytes) -> Any:
-    """JSON without its version field, or text; None if empty."""
+    """JSON without its version field, or text; None if empty. A broker's token is not shown."""
     if not data:
         return None
     try:
         fields = json.loads(data)
     except ValueError:
         return data.decode("utf-8", "replace")
-    return {name: value for name, value in fields.items() if name != "version"} if isinstance(fields, dict) else fields
+    if not isinstance(fields, dict):
+        return fields
+    shown = {name: value for name, value in fields.items() if name != "version"}
+    return shown | {"token": "(hidden)"} if shown.get("token") else shown
 
 
 def _short(contents: Any) -> str:

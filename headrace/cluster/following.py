@@ -158,10 +158,7 @@ class Following:
         known = self._view.image.brokers.get(number)
         found = await self._get(znodes.broker_path(number))
         if found is not None:
-            alive = znodes.decode_registration(number, found[0])
-            findings.brokers[number] = BrokerImage(
-                number, alive.host, alive.port, alive.rack, alive.epoch, alive.unbroken_since, alive.disk_since
-            )
+            findings.brokers[number] = znodes.broker_image(number, found[0])
         elif known is not None:
             findings.brokers_gone[number] = known.epoch
 

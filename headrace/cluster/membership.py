@@ -29,6 +29,7 @@ from headrace.cluster.store import (
     Store,
 )
 from headrace.cluster.znodes import Past
+from headrace.model.broker_token import NO_TOKEN, BrokerToken
 from headrace.model.failure import Failure
 from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
@@ -67,10 +68,17 @@ async def found_cluster(store: Store, entropy: Entropy) -> str:
 
 
 async def register_broker(
-    store: Store, identity: BrokerIdentity, clock: Clock, *, kept_epoch: int | None = None, patience_s: float = 0.0
+    store: Store,
+    identity: BrokerIdentity,
+    clock: Clock,
+    *,
+    token: BrokerToken = NO_TOKEN,
+    kept_epoch: int | None = None,
+    patience_s: float = 0.0,
 ) -> int:
     """Register this broker for as long as the session lives; returns its epoch.
 
+    `token` is new with each registration (`new_token`): other brokers recognize by it what this one forwards.
     `kept_epoch` is the last epoch of this broker of which it still has everything, None if unknown. An existing node of
     the same id may belong to a session that has not ended yet, so it gets `patience_s` to disappear; Failure if it
     stays.
@@ -84,7 +92,7 @@ async def register_broker(
             return mine
         epoch, bump, past = await _next_epoch(store, identity, kept_epoch)
         registration = znodes.Registration(
-            identity.host, identity.port, identity.rack, epoch, past.unbroken_since, past.disk_since
+            identity.host, identity.port, identity.rack, epoch, past.unbroken_since, past.disk_since, token
         )
         create = Create(
             znodes.broker_path(identity.broker_id), znodes.encode_registration(registration), ephemeral=True
@@ -106,6 +114,10 @@ async def register_broker(
             await _gone_or_later(store, create.path, clock, deadline_s)
         else:
             return epoch
+
+
+def new_token(entropy: Entropy) -> BrokerToken:
+    return BrokerToken(entropy.uuid().hex)
 
 
 async def unregister_broker(store: Store, broker_id: int) -> None:

@@ -115,10 +115,7 @@ async def read_image(store: Store) -> ClusterImage:
         controller_id = znodes.decode_controller((await store.get(znodes.CONTROLLER))[0])
     brokers: dict[int, BrokerImage] = {}
     for broker_id in map(int, await store.children(znodes.BROKERS)):
-        found = znodes.decode_registration(broker_id, (await store.get(znodes.broker_path(broker_id)))[0])
-        brokers[broker_id] = BrokerImage(
-            broker_id, found.host, found.port, found.rack, found.epoch, found.unbroken_since, found.disk_since
-        )
+        brokers[broker_id] = znodes.broker_image(broker_id, (await store.get(znodes.broker_path(broker_id)))[0])
     data, stat = await store.get(znodes.GROUP_SETTINGS)
     groups = znodes.decode_group_settings(data)
     image = ClusterImage(cluster_id, controller_id, brokers, group_settings=groups, group_settings_version=stat.version)

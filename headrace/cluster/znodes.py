@@ -3,7 +3,8 @@
     /cluster/id                 the cluster's id, created once
     /controller                 ephemeral: which broker is the controller
     /controller_epoch           the last elected controller; its version fences every write of a controller
-    /brokers/ids/N              ephemeral: broker N is alive, at this address
+    /brokers/ids/N              ephemeral: broker N is alive, at this address; and the token by which other brokers
+                                recognize requests that it forwards
     /brokers/epochs/N           its version is the broker's epoch: it rises with every start of broker N
                                 content: the epoch since which all its stops were clean, its disk, and the epoch
                                 since which it has that disk
@@ -32,8 +33,9 @@ from typing import Any
 
 from msgspec import DecodeError, Struct, json
 
+from headrace.model.broker_token import NO_TOKEN, BrokerToken
 from headrace.model.failure import Failure
-from headrace.model.image import PartitionImage
+from headrace.model.image import BrokerImage, PartitionImage
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -101,6 +103,7 @@ class Registration(Struct, frozen=True):
     epoch: int
     unbroken_since: int = 0
     disk_since: int = 0
+    token: BrokerToken = NO_TOKEN
 
 
 class Past(Struct, frozen=True):
@@ -128,6 +131,7 @@ def encode_registration(broker: Registration) -> bytes:
             "epoch": broker.epoch,
             "unbroken_since": broker.unbroken_since,
             "disk_since": broker.disk_since,
+            "token": broker.token.text,
         }
     )
 
@@ -136,7 +140,15 @@ def decode_registration(broker_id: int, data: bytes) -> Registration:
     fields = _decode(broker_path(broker_id), data)
     unbroken_since = fields.get("unbroken_since", fields["epoch"])
     reached = fields["host"], fields["port"], fields["rack"]
-    return Registration(*reached, fields["epoch"], unbroken_since, fields.get("disk_since", 0))
+    token = BrokerToken(fields.get("token", ""))  # brokers of earlier versions have none
+    return Registration(*reached, fields["epoch"], unbroken_since, fields.get("disk_since", 0), token)
+
+
+def broker_image(broker_id: int, data: bytes) -> BrokerImage:
+    """A live broker, as the image shows it."""
+    found = decode_registration(broker_id, data)
+    starts = found.epoch, found.unbroken_since, found.disk_since
+    return BrokerImage(broker_id, found.host, found.port, found.rack, *starts, found.token)
 
 
 def encode_broker_epoch(past: Past) -> bytes:

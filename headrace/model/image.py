@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from headrace.model.broker_token import NO_TOKEN, BrokerToken
+
 NO_LEADER = -1
 NO_CONTROLLER = -1
 
@@ -29,6 +31,7 @@ class BrokerImage(Struct, frozen=True):
     epoch: int  # rises with every start of this broker
     unbroken_since: int = 0  # the epoch since which it lost nothing: every stop after that was clean
     disk_since: int = 0  # the epoch since which it has had the same disk
+    token: BrokerToken = NO_TOKEN  # known to brokers only
 
 
 class PartitionImage(Struct, frozen=True):

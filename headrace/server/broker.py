@@ -30,7 +30,7 @@ from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.isr_writes import IsrWrites
 from headrace.cluster.leader_balance import BalanceTerms
 from headrace.cluster.lease import Lease
-from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
+from headrace.cluster.membership import BrokerIdentity, found_cluster, new_token, register_broker
 from headrace.cluster.sessions import OpenStore, Sessions
 from headrace.cluster.store import ConnectionLost, SessionLost, Store
 from headrace.cluster.topic_changes import TopicDefaults
@@ -53,8 +53,7 @@ from headrace.replicas.journal import TopicJournal
 from headrace.replicas.scrub import Scrub
 from headrace.replicas.watermarks import Watermarks
 from headrace.server.dispatch import Dispatcher
-from headrace.server.forwarding import CLIENT_ID as FORWARDING
-from headrace.server.forwarding import Forwarding
+from headrace.server.forwarding import Forwarding, forwarding_name
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import Listener
 from headrace.server.log_ends import PeersLogEnds
@@ -146,7 +145,11 @@ class Broker:
         await self._claim_folder()
         self._build_controller()
         self._epoch = await register_broker(
-            store, self._identity(), self._world.clock, kept_epoch=self._folder.clean_epoch
+            store,
+            self._identity(),
+            self._world.clock,
+            token=new_token(self._world.entropy),
+            kept_epoch=self._folder.clean_epoch,
         )
         await self._controller.take_office()
         await self._open_logs()
@@ -160,7 +163,9 @@ class Broker:
         self._identity()  # a person's mistake is told before anything is waited for
         self._build_controller()
         self._lease = Lease(sessions, self._world.clock, timeout_s)
-        self._standing = Standing(sessions, self._view, self._world.clock, timeout_s, self._controller.run)
+        self._standing = Standing(
+            sessions, self._view, self._world.clock, self._world.entropy, timeout_s, self._controller.run
+        )
         while not self._view.image.cluster_id:
             await sessions.begin()
             with suppress(SessionLost, ConnectionLost):  # it was too short: another one
@@ -302,7 +307,7 @@ class Broker:
         self._transactions = TransactionCoordinator(
             journal, clock, self, _transaction_settings(config), markers, producer_ids.next
         )
-        forwarding = Forwarding(self._controller, self._view, self._peers(FORWARDING), clock)
+        forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
         desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         self._host.on_leadership(self._on_leadership)
         self._lag = LoopLag(clock)
@@ -328,7 +333,10 @@ class Broker:
         self._table = forwarding.over(build_table(rooms))
         self._dispatcher = Dispatcher(self._table, self._seen, clock)
 
-    def _peers(self, purpose: str) -> Peers:
+    def _forwarding_name(self) -> str:
+        return forwarding_name(self._view.image, self._config.broker_id)
+
+    def _peers(self, purpose: str | Callable[[], str]) -> Peers:
         peers = Peers(self._world.net, self._world.clock, purpose)
         self._all_peers.append(peers)
         return peers

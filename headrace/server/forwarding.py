@@ -4,7 +4,10 @@ Clients ask any broker to make a topic; one that is not the controller sends the
 relays the answer. If there is no controller, or it cannot be reached, this waits for one, as long as the request
 allows. Once the request was sent it is not sent again: it may have been done. Then, and when the time is up, the
 handler here answers in its API's own words that it is not the controller, which clients take as a reason to try again.
-A request that was passed on once is never passed on again, so two brokers with old news cannot play ping-pong.
+A request that was passed on once is never passed on again, so two brokers with outdated images do not send it to and
+fro. Such a request is recognized by its client id, which holds the token of the sender's registration. A client that
+uses the same name without the token of a live broker is treated as any other client. The handler is given the name
+alone, so the token goes no further.
 
 The same for what a broker itself needs made: topics that clients ask for before they exist, and internal topics.
 """
@@ -26,18 +29,39 @@ from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
 from headrace.model.image import ClusterImage, TopicImage
 from headrace.server.peers import Peers
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
-CLIENT_ID = "headrace-forwarding"
-CREATE_TOPICS, _CREATE_TOPICS_VERSION = 19, 7
-# CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders, IncrementalAlterConfigs,
-# AlterPartitionReassignments
-FOR_THE_CONTROLLER = frozenset({CREATE_TOPICS, 20, 33, 37, 43, 44, 45})
+NAME = "headrace-forwarding"
+_CREATE_TOPICS_VERSION = 7
+FOR_THE_CONTROLLER = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    }
+)
 _LONGEST_S = 30.0
 _MAKE_S = 10.0
 _AGAIN_S = 0.1
+
+
+def forwarding_name(image: ClusterImage, broker_id: int) -> str:
+    """The client id of what this broker passes on: `NAME:TOKEN`, or the name alone while it is not registered."""
+    broker = image.brokers.get(broker_id)
+    return NAME if broker is None else f"{NAME}:{broker.token.text}"
+
+
+def is_forwarded(image: ClusterImage, client_id: str) -> bool:
+    """Whether a live broker sent a request with this client id."""
+    name, _, token = client_id.partition(":")
+    return name == NAME and any(broker.token.matches(token) for broker in image.brokers.values())
 
 
 class Forwarding:
@@ -56,7 +80,10 @@ class Forwarding:
 
     def _passing_on(self, handler: Handler) -> Handler:
         def handle(request: Request) -> Reply:
-            if self._controller.in_office or request.client_id == CLIENT_ID:
+            forwarded = is_forwarded(self._view.image, request.client_id)
+            if forwarded:
+                request = replace(request, client_id=NAME)
+            if self._controller.in_office or forwarded:
                 return handler(request)
             return self._pass_on(request, handler)
 
@@ -115,7 +142,7 @@ class Forwarding:
         )
         body = Message(topics=[wanted], timeout_ms=int(_MAKE_S * 1000), validate_only=False)
         try:
-            answer = await connection.call(CREATE_TOPICS, body, _CREATE_TOPICS_VERSION)
+            answer = await connection.call(ApiKey.CREATE_TOPICS, body, _CREATE_TOPICS_VERSION)
         except ConnectionLost as error:
             raise KafkaError(ErrorCode.not_controller, f"the controller went while it made {new.name!r}") from error
         made = answer.topics[0]

@@ -14,12 +14,13 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from headrace.cluster.following import Following
-from headrace.cluster.membership import BrokerIdentity, register_broker, unregister_broker
+from headrace.cluster.membership import BrokerIdentity, new_token, register_broker, unregister_broker
 from headrace.cluster.sessions import Sessions
 from headrace.cluster.store import ConnectionLost, SessionLost, SessionState, StoreError
 from headrace.cluster.view import ClusterView
 from headrace.model.image import ClusterImage
 from headrace.world.clock import Clock
+from headrace.world.entropy import Entropy
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class Standing:
         sessions: Sessions,
         view: ClusterView,
         clock: Clock,
+        entropy: Entropy,
         session_timeout_s: float,
         campaign: Callable[[], Awaitable[None]],
     ) -> None:
@@ -45,6 +47,7 @@ class Standing:
         self._sessions = sessions
         self._view = view
         self._clock = clock
+        self._entropy = entropy
         self._session_timeout_s = session_timeout_s
         self._campaign = campaign
         self._identity: BrokerIdentity | None = None
@@ -79,7 +82,12 @@ class Standing:
 
     async def _register(self, identity: BrokerIdentity) -> None:
         self.epoch = self._kept_epoch = await register_broker(
-            self._sessions, identity, self._clock, kept_epoch=self._kept_epoch, patience_s=2 * self._session_timeout_s
+            self._sessions,
+            identity,
+            self._clock,
+            token=new_token(self._entropy),
+            kept_epoch=self._kept_epoch,
+            patience_s=2 * self._session_timeout_s,
         )
         for listener in self._registered:
             listener(self.epoch)

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.cluster import znodes
 from headrace.cluster.znodes import PartitionState, Registration, StoredTopic, UnreadableNode
+from headrace.model.broker_token import BrokerToken
 
 
 def test_everything_comes_back_as_it_was_written() -> None:
@@ -15,13 +16,26 @@ def test_everything_comes_back_as_it_was_written() -> None:
     assert znodes.decode_topic("a", znodes.encode_topic(topic)) == topic
     state = PartitionState((1, 2), 2, 7, ((2, 20), (1, 10)), 4)
     assert znodes.decode_partition("/p", znodes.encode_partition(state)) == state
-    broker = Registration("host", 9092, None, 3)
+    broker = Registration("host", 9092, None, 3, token=BrokerToken("secret"))
     assert znodes.decode_registration(1, znodes.encode_registration(broker)) == broker
     assert znodes.decode_cluster_id(znodes.encode_cluster_id("x")) == "x"
     assert znodes.decode_controller(znodes.encode_controller(4)) == 4
     assert znodes.decode_next_producer_id(znodes.encode_next_producer_id(5000)) == 5000
     assert znodes.decode_settings("/s", znodes.encode_settings({"a": "b"})) == {"a": "b"}
     assert znodes.decode_group_settings(znodes.encode_group_settings({"g": {"a": "b"}})) == {"g": {"a": "b"}}
+
+
+def test_a_registration_from_before_there_were_tokens_is_read() -> None:
+    old = b'{"version":1,"host":"h","port":9092,"rack":null,"epoch":3,"unbroken_since":2,"disk_since":1}'
+    assert znodes.decode_registration(1, old) == Registration("h", 9092, None, 3, 2, 1)
+    assert not znodes.broker_image(1, old).token.matches("")
+
+
+def test_a_token_is_not_shown_by_what_holds_it() -> None:
+    broker = Registration("host", 9092, None, 3, token=BrokerToken("secret"))
+    image = znodes.broker_image(1, znodes.encode_registration(broker))
+    assert image.token.matches("secret")
+    assert "secret" not in f"{broker!r} {image} {image.token}"
 
 
 @pytest.mark.parametrize("broker", ["", "1"])

@@ -14,8 +14,9 @@ from headrace.api.table import Api
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
+from headrace.model.broker_token import BrokerToken
 from headrace.model.image import NO_CONTROLLER, BrokerImage, ClusterImage
-from headrace.server.forwarding import CLIENT_ID, Forwarding
+from headrace.server.forwarding import NAME, Forwarding, forwarding_name, is_forwarded
 from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -23,6 +24,7 @@ from sim.loop import SimClock, run
 from tests.unit.cluster.test_following import topic
 
 PEER = Peer("client", 1, "here", 9092)
+TOKEN = BrokerToken("0123456789abcdef")
 LOST = ConnectionLost(Address("there", 9092), "gone")
 
 
@@ -61,12 +63,15 @@ class Line:
 
 def rig(answers: list[Any], controller: int = 2) -> tuple[Forwarding, Office, Line, ClusterView, Callable[..., Any]]:
     office, line, view = Office(), Line(answers), ClusterView()
-    view.publish(ClusterImage("c", controller, {2: BrokerImage(2, "there", 9092, None, 0)}))
+    view.publish(ClusterImage("c", controller, {2: BrokerImage(2, "there", 9092, None, 0, token=TOKEN)}))
     forwarding = Forwarding(office, view, line, SimClock())  # type: ignore[arg-type]
-    here = Message(where="here")
+
+    def here(request: Request) -> Message:
+        return Message(where="here", client_id=request.client_id)
+
     table = {
-        19: Api(ApiKey.CREATE_TOPICS, 0, 7, NONE, lambda request: here),
-        3: Api(ApiKey.METADATA, 0, 13, NONE, lambda request: here),
+        19: Api(ApiKey.CREATE_TOPICS, 0, 7, NONE, here),
+        3: Api(ApiKey.METADATA, 0, 13, NONE, here),
     }
     wrapped = forwarding.over(table)
 
@@ -81,13 +86,39 @@ def rig(answers: list[Any], controller: int = 2) -> tuple[Forwarding, Office, Li
 
 def test_a_request_for_the_controller_is_passed_on_in_its_version_and_others_are_not() -> None:
     async def story() -> None:
-        _, office, line, _, ask = rig([Message(where="there")])
+        _, office, line, view, ask = rig([Message(where="there")])
         assert (await ask(3)).where == "here"
         assert (await ask(19)).where == "there"
         assert [(key, version) for key, _, version in line.asked] == [(19, 5)]
-        assert (await ask(19, CLIENT_ID)).where == "here", "passed on once already"
+        assert (await ask(19, forwarding_name(view.image, 2))).where == "here", "passed on once already"
         office.in_office = True
         assert (await ask(19)).where == "here"
+
+    run(story(), seed=1)
+
+
+@pytest.mark.parametrize(
+    "client_id", [NAME, f"{NAME}:", f"{NAME}:0123456789abcdeF", f"{NAME}:\u0663", f"{NAME}2:0123456789abcdef"]
+)
+def test_a_client_that_only_calls_itself_a_broker_is_treated_as_any_client(client_id: str) -> None:
+    async def story() -> None:
+        _, _, line, _, ask = rig([Message(where="there")])
+        assert (await ask(19, client_id)).where == "there"
+        assert len(line.asked) == 1
+
+    run(story(), seed=1)
+
+
+def test_a_broker_that_registered_without_a_token_is_recognized_by_nothing() -> None:
+    image = ClusterImage("c", 2, {2: BrokerImage(2, "there", 9092, None, 0)})
+    assert not is_forwarded(image, forwarding_name(image, 2))
+    assert not is_forwarded(image, forwarding_name(image, 3))
+
+
+def test_the_handler_does_not_see_the_token_of_a_forwarded_request() -> None:
+    async def story() -> None:
+        _, _, _, view, ask = rig([])
+        assert (await ask(19, forwarding_name(view.image, 2))).client_id == NAME
 
     run(story(), seed=1)
 

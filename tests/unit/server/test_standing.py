@@ -48,7 +48,7 @@ async def life(ensemble: SimZooKeeper) -> AsyncIterator[Life]:
     async def campaign() -> None:
         await asyncio.Event().wait()
 
-    standing = Standing(sessions, view, clock, 3.0, campaign)
+    standing = Standing(sessions, view, clock, SeededEntropy(2), 3.0, campaign)
     await standing.follow()
     lost: list[float] = []
     epochs: list[int] = []
