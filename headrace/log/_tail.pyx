@@ -2,9 +2,12 @@
 """The end of a log, compiled: the twin of _tail_py.py, where every attribute is explained, and the usual append.
 
 A batch is usual if a client sent it alone, it is whole, its records carry the client's times, and it comes from no
-producer id or is the very next of an idempotent one; the topic keeps batches as they come (no compaction, no other
-codec, no deduplication) and the segment has room for it. That is nearly every batch there is. Batches are laid out as
-wire/batches.py says, and admission.py tells what else is asked of those that are not usual.
+producer id or is the very next of an idempotent one; the topic leaves batches closed
+(`TopicConfig.batches_stay_closed`) and the segment has room for it. That is nearly every batch there is. Batches are
+laid out as wire/batches.py says.
+
+The usual append decides whether it applies, never what is allowed: it declines every batch that admission.py would
+refuse, and more, and PartitionLog.append refuses it in its own words. Tests hold both against that.
 """
 
 from cpython cimport array
@@ -93,12 +96,12 @@ cdef class LogTail:
 
     # What `config` says, and that it is `config` that says so.
     cdef object _read_config
-    cdef bint _as_they_come
+    cdef bint _batches_stay_closed
     cdef int64_t _max_message_bytes, _after_max_ms, _before_max_ms, _segment_bytes, _segment_ms, _segment_index_bytes
 
     cdef _read(self):
         config = self.config
-        self._as_they_come = not config.log_append_time and not config.compacted and config.codec is None
+        self._batches_stay_closed = config.batches_stay_closed
         self._max_message_bytes = config.max_message_bytes
         self._after_max_ms = min(config.timestamp_after_max_ms, FOR_EVER_MS)
         self._before_max_ms = min(config.timestamp_before_max_ms, FOR_EVER_MS)
@@ -113,7 +116,7 @@ cdef class LogTail:
         cdef Py_buffer view
         if self.config is not self._read_config:
             self._read()
-        if not self._as_they_come or self.offline is not None or self.dedup is not None:
+        if not self._batches_stay_closed or self.offline is not None or self.dedup is not None:
             return None
         PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
         try:

@@ -148,12 +148,48 @@ class TopicConfig(Struct, frozen=True):
     segment_ms: int = 7 * DAY_MS
 
     @property
+    def batches_stay_closed(self) -> bool:
+        """Whether the log stores a client's batch as it came: of its bytes, only base offset and leader epoch are
+        written, and its records are not looked at. Then the usual append of the log applies (log/tail.py)."""
+        plain = self.codec is None and not self.log_append_time
+        return plain and not self.compacted and not self.dedup_window_ms
+
+    @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
     @property
     def deleted(self) -> bool:
         return "delete" in self.cleanup_policy
+
+
+# Every field is in one of these; a test sees to it. The first may make `batches_stay_closed` false.
+OPENING_FIELDS = frozenset({"cleanup_policy", "codec", "dedup_window_ms", "log_append_time"})
+CLOSED_FIELDS = frozenset(
+    {
+        "codec_level",  # means nothing without a codec
+        "dedup_max_bytes",  # means nothing without a window
+        "delete_retention_ms",
+        "file_delete_delay_ms",
+        "follower_throttled",
+        "fsync",
+        "index_interval_bytes",
+        "leader_throttled",
+        "max_compaction_lag_ms",
+        "max_message_bytes",
+        "min_cleanable_dirty_ratio",
+        "min_compaction_lag_ms",
+        "min_insync_replicas",
+        "replica_lag_max_messages",
+        "retention_bytes",
+        "retention_ms",
+        "segment_bytes",
+        "segment_index_bytes",
+        "segment_ms",
+        "timestamp_after_max_ms",  # these two are checked by a batch's header, and only where that is
+        "timestamp_before_max_ms",  # not enough the batch is opened
+    }
+)
 
 
 def effective(topic: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.log import tail
+from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
@@ -149,6 +150,35 @@ def test_it_takes_what_nearly_all_clients_send() -> None:
     assert log.append_usual(from_producer(1, 2), 0, NOW) is None  # it comes again
     log.reconfigure(TopicConfig(log_append_time=True))
     assert log.append_usual(batch(), 0, NOW) is None
+
+
+@given(st.sampled_from(CONFIGS), plain | with_id | produced | wrong | cut)
+@settings(max_examples=300)
+def test_it_declines_every_batch_that_admission_refuses(config: TopicConfig, records: memoryview) -> None:
+    log = open_log(SimDisk(), config)
+    log.append(batch(value=b""), 0, now_ms=NOW)
+    try:
+        check_client_batch(records, 0, read_header(records), config, NOW)
+    except (KafkaError, struct.error):
+        assert log.append_usual(memoryview(bytearray(records)), 0, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TopicConfig(log_append_time=True),
+        TopicConfig(cleanup_policy=("compact", "delete")),
+        TopicConfig(codec=1),
+        TopicConfig(dedup_window_ms=1),
+    ],
+)
+def test_it_declines_every_batch_of_a_topic_whose_batches_do_not_stay_closed(config: TopicConfig) -> None:
+    assert not config.batches_stay_closed
+    log = open_log(SimDisk(), config)
+    log.append(batch(), 0, now_ms=NOW)
+    assert log.append_usual(batch(), 0, NOW) is None
+    log.reconfigure(TopicConfig())
+    assert (log.append_usual(batch(), 0, NOW) is not None) == COMPILED
 
 
 def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -> None:
