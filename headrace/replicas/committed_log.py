@@ -1,54 +1,61 @@
-"""How far a partition is committed and synced, and those who wait for that: the lower half of partition.py.
+"""A partition's log, how far it is committed and synced, and those who wait for that.
 
-A leader's high watermark follows from what its followers have (leadership.py), a follower's from what its leader says.
-What holds: log start <= last stable offset <= high watermark <= log end, and on a leader neither of the two goes back.
-With `headrace.flush=fsync` a record counts once it is on disk.
+Every partition has one, whatever its role. Who decides how far the log is committed is not known here: a leader's high
+watermark follows from what its followers have (leader_role.py), a follower's from what its leader says
+(followed_log.py). With `headrace.flush=fsync` a record counts once it is on disk; the syncs are asked for here, and the
+owner is told of their outcome through the two callables that it hands in.
+
+Invariant, asserted where the high watermark is set (`advance`, `cut_back`) and where the last stable offset is derived:
+log start <= last stable offset <= high watermark <= log end. On a leader neither of the two goes back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 
-from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
-from headrace.replicas.home import Home
-from headrace.replicas.isr import Limits
-from headrace.replicas.leadership import Leadership
+from headrace.replicas.broker_context import Sync
 from headrace.replicas.waiters import CommitWaiters, Readers
+from headrace.wire.errors import KafkaError
+from headrace.world.clock import Clock
 
 
-class CommittedLog(ABC):
-    def __init__(self, log: PartitionLog, home: Home, known: int) -> None:
+class CommittedLog:
+    __slots__ = (
+        "_commits", "_on_sync_failed", "_on_synced", "_sync", "_syncing", "_syncs", "high_watermark", "log", "readers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        known: int,
+        clock: Clock,
+        sync: Sync,
+        on_synced: Callable[[], None],
+        on_sync_failed: Callable[[str], None],
+    ) -> None:
         """`known` is how far the log was known to be committed before the last stop."""
         self.log = log
-        self.leads = False
-        self.alone = True  # there is no other replica
-        self.leadership: Leadership | None = None  # while it leads and is not alone
-        self.readers = Readers(home.clock)
-        self._home = home
-        self._high_watermark = max(log.start_offset, min(known, log.end_offset))
+        self.readers = Readers(clock)
+        self.high_watermark = max(log.start_offset, min(known, log.end_offset))
+        """Set here alone."""
+        self._sync = sync
+        self._on_synced = on_synced
+        self._on_sync_failed = on_sync_failed
         self._commits = CommitWaiters()
         self._syncs = CommitWaiters()
         self._syncing = False
 
-    @abstractmethod
-    def disk_failed(self, why: str) -> None:
-        """Nobody knows any more what of the log is on disk."""
-
     # --- how far ----------------------------------------------------------------------------------------------------
 
     @property
-    def high_watermark(self) -> int:
-        return self._high_watermark
-
-    @property
     def last_stable_offset(self) -> int:
-        start, end = self.log.start_offset, self._high_watermark
+        end = self.high_watermark
         unstable = self.log.first_unstable_offset(end)
         if unstable is None:
             return end
-        stable = max(start, min(unstable, end))
+        stable = max(self.log.start_offset, min(unstable, end))
         assert stable <= end, "last stable offset outside the log"
         return stable
 
@@ -57,71 +64,65 @@ class CommittedLog(ABC):
         """How far this replica has the log, as safely as the topic asks."""
         return self.log.synced_offset if self.log.config.fsync else self.log.end_offset
 
-    @property
-    def limits(self) -> Limits:
-        config = self.log.config
-        return Limits(self._home.lag_s, config.replica_lag_max_messages, config.min_insync_replicas)
-
-    def commit_more(self) -> None:
-        """A leader's high watermark, as far as it can go now."""
-        if not self.leads:
+    def advance(self, offset: int) -> None:
+        """Everything before `offset` is committed. Nothing happens if that is known."""
+        before = self.high_watermark
+        if offset <= before:
             return
-        leadership = self.leadership
-        if leadership is None:
-            self._set_high_watermark(self.own_end)
-            return
-        end = leadership.committed_end(self.own_end, self.limits, self._home.brokers, self._home.clock.monotonic())
-        if end is not None:
-            self._set_high_watermark(end)
-
-    def _set_high_watermark(self, offset: int) -> None:
-        if offset <= self._high_watermark:
-            return
-        assert self.log.start_offset <= offset <= self.log.end_offset, "high watermark outside the log"
-        before, self._high_watermark = self._high_watermark, offset
-        self.log.settle(offset)
+        log = self.log
+        end = log.end_offset
+        assert log.start_offset <= offset <= end, "high watermark outside the log"
+        self.high_watermark = offset
+        log.settle(offset)
         self._commits.advance(offset)
-        self.readers.committed(before, offset, self.log.end_offset, self)
+        self.readers.committed(before, offset, end, self)
 
-    @property
-    def is_settling(self) -> bool:
-        """A new leader that does not know yet how far its predecessor had committed (KIP-207)."""
-        return self.leadership is not None and self._high_watermark < self.leadership.epoch_start
+    def cut_back(self, end: int) -> int:
+        """A follower's log ends at `end` from now on. How many committed records that costs."""
+        start, before = self.log.start_offset, self.high_watermark
+        self.high_watermark = max(start, min(before, end))
+        assert start <= self.high_watermark <= self.log.end_offset, "high watermark outside the log"
+        return max(0, before - end)
 
     # --- waiting for it ---------------------------------------------------------------------------------------------
 
-    def committed(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when the records are committed already, else a future of that moment."""
-        return self.committed_through(appended.last_offset)
-
     def committed_through(self, last_offset: int) -> asyncio.Future[None] | None:
-        return None if last_offset < self._high_watermark else self._commits.wait_for(last_offset)
+        """None when the record at `last_offset` is committed already, else a future of that moment."""
+        return None if last_offset < self.high_watermark else self._commits.wait_for(last_offset)
+
+    def stored_through(self, last_offset: int) -> asyncio.Future[None] | None:
+        """None when this replica has the record as safely as the topic asks, else a future of that moment."""
+        if not self.log.config.fsync or last_offset < self.log.synced_offset:
+            return None
+        return self._syncs.wait_for(last_offset)
+
+    def fail_commits(self, error: KafkaError) -> None:
+        """What waits for a commit will not get it."""
+        self._commits.fail(error)
+
+    def fail(self, error: KafkaError) -> None:
+        """This broker does not lead any more, or the log is gone."""
+        self._commits.fail(error)
+        self._syncs.fail(error)
+        self.readers.wake_all()
+
+    # --- syncing ----------------------------------------------------------------------------------------------------
 
     @property
-    def commits_at_once(self) -> bool:
-        """Whether an append is committed when it returns."""
-        config = self.log.config
-        return self.alone and not config.fsync and config.min_insync_replicas <= 1
+    def is_unsynced(self) -> bool:
+        """The topic wants records on disk, and some are not there yet."""
+        return self.log.config.fsync and self.log.synced_offset < self.log.end_offset
 
-    def stored(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""
-        if not self.log.config.fsync or appended.last_offset < self.log.synced_offset:
-            return None
-        return self._syncs.wait_for(appended.last_offset)
-
-    def _sync_soon(self) -> None:
+    def sync_soon(self) -> None:
         """Group commit: one sync at a time, which covers everything written before it started."""
         if not self._syncing:
             self._syncing = True
-            self._home.sync(self.log).add_done_callback(self._on_synced)
+            self._sync(self.log).add_done_callback(self._synced)
 
-    def _on_synced(self, synced: asyncio.Future[None]) -> None:
+    def _synced(self, synced: asyncio.Future[None]) -> None:
         self._syncing = False
         if synced.cancelled() or synced.exception() is not None:
-            self.disk_failed(f"{self.log.directory}: the disk failed to sync")
+            self._on_sync_failed(f"{self.log.directory}: the disk failed to sync")
             return
         self._syncs.advance(self.log.synced_offset)
-        if self.leads:
-            self.commit_more()
-            if self.log.synced_offset < self.log.end_offset:
-                self._sync_soon()
+        self._on_synced()

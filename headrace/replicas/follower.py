@@ -1,10 +1,10 @@
 """Pulling what others lead: one conversation with each broker that leads something of which this one has a replica.
 
-Plugged into partitions as `Pulls` (home.py): they say whom they follow, and `run` keeps the conversations going, in the
-broker's task group. A conversation is one connection and one fetch session. In each round, partitions that are new to
-their leader's epoch are reconciled first; then one fetch asks for all. A partition that comes while a fetch waits for
-something to arrive ends that conversation, and the next one begins at once: elections are rare, and nobody should wait
-half a second for them.
+Plugged into partitions as `Pulls` (broker_context.py): they say whom they follow, and `run` keeps the conversations
+going, in the broker's task group. A conversation is one connection and one fetch session. In each round, partitions
+that are new to their leader's epoch are reconciled first; then one fetch asks for all. A partition that is added while
+a fetch waits for records ends that conversation, and the next one begins at once: elections are rare, and nobody should
+wait half a second for them.
 
 What holds: what a fetch asks for says what this broker has, as safely as the topic asks: on topics with
 `headrace.flush=fsync` the next fetch goes out when what the last one brought is on disk.
@@ -20,9 +20,9 @@ from headrace.client.blocking import ConnectionLost
 from headrace.client.connection import Connection
 from headrace.model.image import BrokerImage
 from headrace.model.settings import LONG_MAX
-from headrace.replicas.fetch_session import ReplicaSession
-from headrace.replicas.home import Home
+from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.partition import Partition
+from headrace.replicas.pull_session import PullSession
 from headrace.replicas.pulling import Pulled, check
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -46,8 +46,8 @@ _YIELD_BYTES = 1 << 20
 class ReplicaPulls:
     """All conversations; the `Pulls` of a broker."""
 
-    def __init__(self, home: Home, net: Net, *, wait_ms: int = 500, partition_bytes: int = 4 << 20) -> None:
-        self._home = home
+    def __init__(self, broker: BrokerContext, net: Net, *, wait_ms: int = 500, partition_bytes: int = 4 << 20) -> None:
+        self._broker = broker
         self._net = net
         self._wait_ms = wait_ms
         self._partition_bytes = partition_bytes
@@ -66,7 +66,7 @@ class ReplicaPulls:
         leader = partition.state.leader
         conversation = self._conversations.get(leader)
         if conversation is None:
-            conversation = Conversation(leader, self._home, self._net, self._wait_ms, self._partition_bytes)
+            conversation = Conversation(leader, self._broker, self._net, self._wait_ms, self._partition_bytes)
             self._conversations[leader] = conversation
             if self._group is not None:
                 self._group.create_task(conversation.run())
@@ -84,14 +84,14 @@ class ReplicaPulls:
 class Conversation:
     """With one leader."""
 
-    def __init__(self, leader: int, home: Home, net: Net, wait_ms: int, partition_bytes: int) -> None:
+    def __init__(self, leader: int, broker: BrokerContext, net: Net, wait_ms: int, partition_bytes: int) -> None:
         self._leader = leader
-        self._home = home
+        self._broker = broker
         self._net = net
         self._wait_ms = wait_ms
         self._partition_bytes = partition_bytes
         self._pulled: dict[Partition, Pulled] = {}
-        self._session = ReplicaSession()
+        self._session = PullSession()
         self._changed: list[Pulled] = []  # by the last answer
         self._all_ready = False  # when that was last looked at
         self._looked_s = 0.0
@@ -102,7 +102,7 @@ class Conversation:
         return len(self._pulled)
 
     def add(self, partition: Partition) -> None:
-        self._pulled[partition] = Pulled(partition, self._home.broker_id)
+        self._pulled[partition] = Pulled(partition, self._broker.broker_id)
         self._all_ready = False
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
@@ -120,7 +120,7 @@ class Conversation:
         said = False
         while True:
             try:
-                broker = self._home.brokers.get(self._leader)
+                broker = self._broker.brokers.get(self._leader)
                 if broker is not None and self._pulled:
                     await self._talk(broker)
                     wait_s, said = _RECONNECT_S, False
@@ -134,8 +134,8 @@ class Conversation:
 
     async def _talk(self, broker: BrokerImage) -> None:
         """Until the connection is lost, or there is news that a waiting fetch must not delay."""
-        client_id = f"headrace-replica-{self._home.broker_id}"
-        connection = Connection(self._net, self._home.clock, broker.host, broker.port, client_id, _PATIENCE_S)
+        client_id = f"headrace-replica-{self._broker.broker_id}"
+        connection = Connection(self._net, self._broker.clock, broker.host, broker.port, client_id, _PATIENCE_S)
         try:
             await connection.open()
             self._session.restart()
@@ -154,7 +154,7 @@ class Conversation:
         """What to fetch next; None if nothing can be fetched now, or there is news that comes first.
 
         As long as all goes well, only those are looked at that got something: there may be thousands."""
-        now_s, rate = self._home.clock.monotonic(), self._home.follower_throttle.bytes_per_s
+        now_s, rate = self._broker.clock.monotonic(), self._broker.follower_throttle.bytes_per_s
         partition_bytes = min(self._partition_bytes, rate)
         calm = self._all_ready and rate == LONG_MAX and now_s - self._looked_s < _LOOK_AGAIN_S
         if calm and self._session.is_open:
@@ -168,18 +168,18 @@ class Conversation:
     async def _news_within(self, seconds: float) -> None:
         if self._news is None or self._news.done():
             self._news = asyncio.get_running_loop().create_future()
-        timer = self._home.clock.call_later(seconds, _wake, self._news)
+        timer = self._broker.clock.call_later(seconds, _wake, self._news)
         await self._news
         timer.cancel()
 
     def _due(self) -> list[Pulled]:
-        now_s = self._home.clock.monotonic()
+        now_s = self._broker.clock.monotonic()
         return [pulled for pulled in self._pulled.values() if pulled.not_before_s <= now_s]
 
     def _ready(self) -> list[Pulled]:
         """A fetch says what we have, so a log takes part only while that is as safe as its topic asks."""
         ready = [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range and pulled.is_safe]
-        if self._home.follower_throttle.is_open:
+        if self._broker.follower_throttle.is_open:
             return ready
         return [pulled for pulled in ready if not pulled.is_throttled]
 
@@ -195,7 +195,7 @@ class Conversation:
                 pulled.reconciled = True  # an empty log cannot be wrong
         while open_ := [pulled for pulled in self._due() if not pulled.reconciled]:
             asked = {(pulled.partition.topic, pulled.partition.index): (pulled, pulled.asked_epoch) for pulled in open_}
-            body = Message(replica_id=self._home.broker_id, topics=_by_topic(open_, _epoch_question, "topic"))
+            body = Message(replica_id=self._broker.broker_id, topics=_by_topic(open_, _epoch_question, "topic"))
             answer = await connection.call(OFFSET_FOR_LEADER_EPOCH, body)
             for topic in answer.topics:
                 for part in topic.partitions:
@@ -204,20 +204,20 @@ class Conversation:
                         try:
                             await pulled.reconcile(epoch, part)
                         except (KafkaError, OSError) as error:
-                            pulled.failed(error, self._home.clock.monotonic())
-        for pulled in [pulled for pulled in self._due() if pulled.is_doubted]:
+                            pulled.failed(error, self._broker.clock.monotonic())
+        for pulled in [pulled for pulled in self._due() if pulled.is_damaged]:
             try:
-                if await pulled.partition.mend(pulled.epoch):
+                if await pulled.partition.followed_log.cut_damage(pulled.epoch):
                     self._session.mention_again((pulled.partition.topic_id, pulled.partition.index))
             except (KafkaError, OSError) as error:
-                pulled.failed(error, self._home.clock.monotonic())
+                pulled.failed(error, self._broker.clock.monotonic())
         lost = [pulled for pulled in self._due() if pulled.out_of_range]
         if lost:
             await self._find_start(connection, lost)
 
     async def _find_start(self, connection: Connection, lost: Sequence[Pulled]) -> None:
         by_place = {(pulled.partition.topic, pulled.partition.index): pulled for pulled in lost}
-        body = Message(replica_id=self._home.broker_id, topics=_by_topic(lost, _start_question, "name"))
+        body = Message(replica_id=self._broker.broker_id, topics=_by_topic(lost, _start_question, "name"))
         answer = await connection.call(LIST_OFFSETS, body)
         for topic in answer.topics:
             for part in topic.partitions:
@@ -227,14 +227,14 @@ class Conversation:
                         check(part.error_code)
                         await pulled.start_over(part.offset)
                     except (KafkaError, OSError) as error:
-                        pulled.failed(error, self._home.clock.monotonic())
+                        pulled.failed(error, self._broker.clock.monotonic())
 
     # --- fetching ---------------------------------------------------------------------------------------------------
 
     async def _fetch(self, connection: Connection, body: Message) -> bool:
         """One round; False if there is news and this conversation has to end."""
-        body.replica_id = self._home.broker_id
-        body.replica_state = Message(replica_id=self._home.broker_id, replica_epoch=self._home.broker_epoch or 0)
+        body.replica_id = self._broker.broker_id
+        body.replica_state = Message(replica_id=self._broker.broker_id, replica_epoch=self._broker.broker_epoch or 0)
         body.max_wait_ms = self._wait_ms if self._all_ready else min(self._wait_ms, _SOON_MS)
         body.min_bytes, body.max_bytes = 1, _RESPONSE_BYTES
         news, self._fetching = self._news, connection
@@ -266,7 +266,7 @@ class Conversation:
                     continue
                 try:
                     if pulled.is_throttled:
-                        self._home.follower_throttle.passed(len(part.records or b""))
+                        self._broker.follower_throttle.passed(len(part.records or b""))
                     self._changed.append(pulled)
                     await pulled.take(part)
                     self._all_ready = self._all_ready and not pulled.out_of_range
@@ -275,7 +275,7 @@ class Conversation:
                 except (KafkaError, OSError) as error:
                     self._all_ready = False
                     self._session.mention_again(key)
-                    pulled.failed(error, self._home.clock.monotonic())
+                    pulled.failed(error, self._broker.clock.monotonic())
                 unyielded += len(part.records or b"")
                 if unyielded >= _YIELD_BYTES:
                     unyielded = 0
@@ -283,11 +283,11 @@ class Conversation:
         await self._sync(unsynced)
 
     async def _sync(self, unsynced: Sequence[Pulled]) -> None:
-        synced = await asyncio.gather(*(self._home.sync(p.log) for p in unsynced), return_exceptions=True)
+        synced = await asyncio.gather(*(self._broker.sync(p.log) for p in unsynced), return_exceptions=True)
         for pulled, outcome in zip(unsynced, synced, strict=True):
             if isinstance(outcome, OSError):
                 self._all_ready = False
-                pulled.failed(outcome, self._home.clock.monotonic())
+                pulled.failed(outcome, self._broker.clock.monotonic())
 
 
 def _by_topic(pulled: Sequence[Pulled], question: Callable[[Pulled], Message], name: str) -> list[Message]:

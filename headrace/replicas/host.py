@@ -2,7 +2,8 @@
 
 Handlers find a partition here, by name or by topic id; the broker calls `follow` with each new image, and `run` looks
 after what only time brings: replicas that fall behind, and high watermarks to be written down. What the host needs from
-elsewhere: the logs of the data folder, the settings in force for a topic, and in a cluster the plugs of `Home`.
+elsewhere: the logs of the data folder, the settings in force for a topic, and in a cluster the plugs of
+`BrokerContext`.
 
 What holds: a partition that cannot be hosted keeps no other one from it. Its failure is logged once, its clients get
 KAFKA_STORAGE_ERROR, and it is tried again with the next image and every few seconds.
@@ -23,8 +24,8 @@ from headrace.model.settings import LONG_MAX
 from headrace.model.settings_in_force import BrokerFile
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.model.topic_partition import TopicPartition
+from headrace.replicas.broker_context import BrokerContext, LeadershipChanged
 from headrace.replicas.follower import ReplicaPulls
-from headrace.replicas.home import Home
 from headrace.replicas.leadership import IsrStore
 from headrace.replicas.partition import Partition
 from headrace.replicas.watermarks import Watermarks
@@ -33,7 +34,6 @@ from headrace.world.clock import Clock
 from headrace.world.net import Net
 
 T = TypeVar("T")
-LeadershipChanged = Callable[[str, int, bool, int], None]  # topic, partition, leads, epoch
 
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,9 @@ class ReplicaHost:
         self._clock = clock
         self._file = BrokerFile(broker_id, broker_settings)
         self._watermarks = watermarks
-        self._home = Home(broker_id, clock, logs.request_sync, logs.off_loop, lag_s=lag_s, on_role=self._tell)
+        self._broker = BrokerContext(
+            broker_id, clock, logs.request_sync, logs.off_loop, lag_s=lag_s, on_role=self._tell
+        )
         self._pulls: ReplicaPulls | None = None
         self._topics: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
@@ -81,18 +83,18 @@ class ReplicaHost:
     ) -> None:
         """Other brokers have replicas, too: called once, before the first `follow`. `lease` says whether this broker
         may believe that it still leads what it led; the last two are those of its fetches from other leaders."""
-        home = self._home
-        home.isr_writes, home.lease = isr_writes, lease
-        home.pulls = self._pulls = ReplicaPulls(home, net, wait_ms=wait_ms, partition_bytes=partition_bytes)
+        broker = self._broker
+        broker.isr_writes, broker.lease = isr_writes, lease
+        broker.pulls = self._pulls = ReplicaPulls(broker, net, wait_ms=wait_ms, partition_bytes=partition_bytes)
 
     def registered(self, broker_epoch: int) -> None:
         """The cluster knows this broker under a new epoch: whatever it led before, it has to be elected for again."""
-        self._home.broker_epoch = broker_epoch
+        self._broker.broker_epoch = broker_epoch
         for partition in self.partitions():
             with self._isolated(TopicPartition(partition.topic, partition.index)):
                 partition.forget_role()
 
-    def lay_down(self) -> None:
+    def resign_all(self) -> None:
         """This broker has lost touch with its cluster: others may lead by now what it led."""
         gone = KafkaError(ErrorCode.not_leader_or_follower, "this broker has lost touch with its cluster")
         for partition in self.partitions():
@@ -113,7 +115,7 @@ class ReplicaHost:
     async def _review_for_ever(self) -> None:
         saved_s = retried_s = self._clock.monotonic()
         while True:
-            await self._clock.sleep(min(_REVIEW_S, self._home.lag_s / 2))
+            await self._clock.sleep(min(_REVIEW_S, self._broker.lag_s / 2))
             await self._review()
             if self._failed and self._clock.monotonic() - retried_s >= _RETRY_S:
                 retried_s = self._clock.monotonic()
@@ -174,7 +176,7 @@ class ReplicaHost:
     def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
         """The replica that a consumer in `rack` should read from; None if that is this one. It must be in sync and have
         what the consumer asks for."""
-        brokers, leadership = self._home.brokers, partition.leadership
+        brokers, leadership = self._broker.brokers, partition.leadership
         if leadership is None or leadership.state.isr == (self._broker_id,):
             return None
         own = brokers.get(self._broker_id)
@@ -201,7 +203,7 @@ class ReplicaHost:
         failed_before = {place.topic for place in self._failed}
         settings_changed = old.broker_settings != new.broker_settings
         self._image = new
-        self._home.brokers = new.brokers
+        self._broker.brokers = new.brokers
         if settings_changed or not old.cluster_id:
             self._set_pace(self._file.in_force(new))
         for name, before in old.topics.items():
@@ -223,7 +225,7 @@ class ReplicaHost:
 
     def _set_pace(self, settings: Mapping[str, str]) -> None:
         self._logs.cleaner_backoff_ms = int(settings.get("log.cleaner.backoff.ms", CLEANER_BACKOFF_MS))
-        for role, throttle in (("leader", self._home.leader_throttle), ("follower", self._home.follower_throttle)):
+        for role, throttle in (("leader", self._broker.leader_throttle), ("follower", self._broker.follower_throttle)):
             throttle.limit(int(settings.get(f"{role}.replication.throttled.rate", LONG_MAX)))
 
     def _drop(self, topic: TopicImage) -> None:
@@ -236,8 +238,8 @@ class ReplicaHost:
 
     def _let_go(self, partition: Partition, why: KafkaError) -> None:
         try:
-            if self._home.pulls is not None:
-                self._home.pulls.stop(partition)
+            if self._broker.pulls is not None:
+                self._broker.pulls.stop(partition)
             partition.resign(why)
             self._logs.delete(partition.topic, partition.index)
         except Exception as error:  # what else is to be dropped or hosted must not suffer
@@ -304,11 +306,11 @@ class ReplicaHost:
             known = self._watermarks.known(topic.id, wanted.index) if self._watermarks is not None else 0
         elif config.fsync:
             known = log.synced_offset
-        return Partition(topic.name, topic.id, wanted.index, log, self._home, known)
+        return Partition(topic.name, topic.id, wanted.index, log, self._broker, known)
 
-    def _tell(self, partition: Partition, leads: bool, epoch: int) -> None:
+    def _tell(self, topic: str, partition: int, leads: bool, epoch: int) -> None:
         for listener in self._listeners:
-            listener(partition.topic, partition.index, leads, epoch)
+            listener(topic, partition, leads, epoch)
 
 
 def _still_so(known: TopicImage | None, topic: TopicImage) -> Sequence[PartitionImage]:

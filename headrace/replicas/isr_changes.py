@@ -1,47 +1,62 @@
 """How a leader gets the set of its replicas in sync written down: one change at a time, and what if nobody knows.
 
-One for each partition, which it speaks to; replicas.partition calls `review` whenever the set may have to change, and
-replicas.host now and then for all. What should be written is leadership.py's to say, the writing is the cluster room's
-(`IsrStore`).
+One for each partition; replicas.partition calls `review` whenever the set may have to change, and replicas.host every
+second for all. What should be written follows from leadership.py; the cluster room does the writing (`IsrStore`).
+
+Invariant: a change that is under way stays so, also when its outcome is unknown, until a newer state is seen, it was
+refused, or this broker leads no longer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from headrace.model.image import PartitionImage
-from headrace.replicas.home import Home
+from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.leadership import Joins, Leadership
 from headrace.wire.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.replicas.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 _TRY_AGAIN_S = 1.0
 
 
+class LedPartition(Protocol):
+    """A partition, as far as its ISR is concerned."""
+
+    topic: str
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def leadership(self) -> Leadership | None: ...
+
+    def isr_change_due(self) -> tuple[PartitionImage, Joins] | None: ...
+
+    def apply(self, state: PartitionImage) -> None: ...
+
+    def resign(self, error: KafkaError) -> None: ...
+
+
 class IsrChanges:
-    def __init__(self, partition: Partition, home: Home) -> None:
+    def __init__(self, partition: LedPartition, broker: BrokerContext) -> None:
         self.shrinks = 0
         self.expands = 0
         self._partition = partition
-        self._home = home
+        self._broker = broker
 
     def review(self) -> None:
         """Write down who is in sync now, if that has changed."""
-        partition, home = self._partition, self._home
+        partition, broker = self._partition, self._broker
         leadership = partition.leadership
-        if leadership is None or home.isr_writes is None or not home.in_touch():
+        if leadership is None or broker.isr_writes is None or not broker.in_touch():
             return
-        due = leadership.change_due(
-            partition.own_end, partition.high_watermark, partition.limits, home.brokers, home.clock.monotonic()
-        )
+        due = partition.isr_change_due()
         if due is None:
             return
         wanted, joins = due
@@ -54,20 +69,20 @@ class IsrChanges:
 
     def leave(self, state: PartitionImage) -> None:
         """This broker cannot lead any more although it is alive: its disk failed. Another one that is in sync will."""
-        own = self._home.broker_id
+        own = self._broker.broker_id
         kept = {broker: epoch for broker, epoch in zip(state.isr, state.isr_epochs, strict=True) if broker != own}
-        if state.leader == own and len(kept) < len(state.isr) and kept and self._home.isr_writes is not None:
+        if state.leader == own and len(kept) < len(state.isr) and kept and self._broker.isr_writes is not None:
             without = replace(state, isr=tuple(kept), isr_epochs=tuple(kept.values()))
-            self._home.isr_writes.change(self._partition.topic, without, ()).add_done_callback(self._left)
+            self._broker.isr_writes.change(self._partition.topic, without, ()).add_done_callback(self._left)
 
     def _left(self, written: asyncio.Future[PartitionImage]) -> None:
         """Somebody may have been faster with another change; then it is tried again on that."""
         if not written.cancelled() and written.exception() is None and not self._partition.leads:
-            self._home.clock.call_later(_TRY_AGAIN_S, self.leave, written.result())
+            self._broker.clock.call_later(_TRY_AGAIN_S, self.leave, written.result())
 
     def _write(self, leadership: Leadership, wanted: PartitionImage, joins: Joins) -> None:
-        if self._under_way(leadership, wanted) and self._home.isr_writes is not None:
-            written = self._home.isr_writes.change(self._partition.topic, wanted, joins)
+        if self._under_way(leadership, wanted) and self._broker.isr_writes is not None:
+            written = self._broker.isr_writes.change(self._partition.topic, wanted, joins)
             written.add_done_callback(lambda done: self._written(done, leadership, wanted, joins))
 
     def _under_way(self, leadership: Leadership, wanted: PartitionImage) -> bool:
@@ -81,7 +96,7 @@ class IsrChanges:
         error = written.exception()
         if not self._under_way(leadership, wanted):
             return
-        call_later = self._home.clock.call_later
+        call_later = self._broker.clock.call_later
         if error is None and written.result().version > leadership.state.version:
             self._partition.apply(written.result())
         elif error is None:  # it was refused, perhaps because somebody who was to join has been started again

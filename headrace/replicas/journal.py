@@ -66,7 +66,7 @@ class TopicJournal:
         among what this one does not know to be committed yet."""
         hosted = self._host.find(topic, partition)
         offset, end = hosted.log.start_offset, hosted.log.end_offset
-        waiting = hosted.committed_through(end - 1)
+        waiting = hosted.committed_log.committed_through(end - 1)
         if waiting is not None:
             await waiting
         while offset < end:

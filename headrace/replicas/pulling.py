@@ -49,7 +49,7 @@ class Pulled:
 
     @property
     def offset(self) -> int:
-        return self.partition.told_end
+        return self.partition.followed_log.reported_end
 
     @property
     def is_safe(self) -> bool:
@@ -58,7 +58,7 @@ class Pulled:
         return log.offline is None and (not log.config.fsync or log.synced_offset >= log.end_offset)
 
     @property
-    def is_doubted(self) -> bool:
+    def is_damaged(self) -> bool:
         """Part of the log is damaged, and waits to be cut off."""
         return self.offset < self.log.end_offset
 
@@ -91,7 +91,7 @@ class Pulled:
                 "%s: cutting %d records that its leader does not have", self.partition, self.offset - step.cut_at
             )
         if step.cut_at < self.offset or step.ask_again:  # also where only an epoch without records has to go
-            await self.partition.reshape(self.epoch, self.log.truncate_to, step.cut_at)
+            await self.partition.followed_log.reshape(self.epoch, self.log.truncate_to, step.cut_at)
         if step.ask_again and self.asked_epoch >= 0:
             if self.asked_epoch >= asked:
                 raise KafkaError(
@@ -104,7 +104,7 @@ class Pulled:
         """The leader no longer has what comes next in this log."""
         if leader_start > self.offset:
             logger.warning("%s: its leader's log starts at %d, going on from there", self.partition, leader_start)
-            await self.partition.reshape(self.epoch, self.log.restart_at, leader_start)
+            await self.partition.followed_log.reshape(self.epoch, self.log.restart_at, leader_start)
         else:  # the leader's log ends before ours, which an earlier answer of this leader denied
             self.reconciled = False
         self.out_of_range = False
@@ -117,20 +117,20 @@ class Pulled:
             self.out_of_range = True
             return
         check(answer.error_code)
-        records = memoryview(b"" if self.is_doubted else answer.records or b"")
+        records = memoryview(b"" if self.is_damaged else answer.records or b"")
         leader_start = answer.log_start_offset
         if len(records) >= HEADER_BYTES:
             first = read_header(records).base_offset
             if first < self.offset and self.log.start_offset == self.offset:
                 # The leader's log starts in the middle of a batch, and so must ours: the batch comes whole.
-                await self.partition.reshape(self.epoch, self.log.restart_at, first)
+                await self.partition.followed_log.reshape(self.epoch, self.log.restart_at, first)
             end = self.offset
-            self.partition.take(self.epoch, records)
+            self.partition.followed_log.take(self.epoch, records)
             if self.offset == end:
                 raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: its leader sent no whole batch")
-        self.partition.heard_of_commit(self.epoch, answer.high_watermark)
+        self.partition.followed_log.learn_commit(self.epoch, answer.high_watermark)
         if self.log.start_offset < leader_start <= self.offset:
-            await self.partition.forget_before(leader_start)
+            await self.partition.followed_log.forget_before(leader_start)
         self._wait_s = _FIRST_WAIT_S
         self._said = ErrorCode.none
 

@@ -54,7 +54,7 @@ class Scrub:
                     "%s: the batch at offset %d is damaged on disk, in %s; check the disk",
                     partition, found.damaged_at, partition.log.directory,
                 )  # fmt: skip
-                partition.doubt(found.damaged_at)
+                partition.found_damage(found.damaged_at)
                 return
             if not found.size:
                 return

@@ -174,7 +174,7 @@ class Broker:
         await self._world.disk.off_loop(self._set_strays_aside)
         await self._open_logs()
         self._build_rooms()
-        self._standing.on_lost(self._host.lay_down)
+        self._standing.on_lost(self._host.resign_all)
         self._host.join_cluster(
             self._world.net,
             IsrWrites(sessions, self._view, _file(self._config)),

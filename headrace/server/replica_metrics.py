@@ -42,7 +42,7 @@ def replica_metrics(host: ReplicaHost, scrub: Scrub) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "headrace_committed_records_lost",
         "Committed records that this broker cut off to be like its leaders, after unclean elections.",
-        sum(p.records_lost for p in partitions),
+        sum(p.followed_log.records_lost for p in partitions),
     )
     yield CounterMetricFamily(
         "headrace_scrubbed_bytes", "Bytes that were read to see whether they are still right.", scrub.bytes_read

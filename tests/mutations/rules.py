@@ -89,8 +89,8 @@ CASES = [
     case(
         3,
         "replicas.followed_log",
-        "        if self.leads or self.leader_epoch != epoch or self._reshaping:",
-        "        if self.leads or self._reshaping:",
+        "        if standing.leads or standing.leader_epoch != epoch or self.reshaping:",
+        "        if standing.leads or self.reshaping:",
         f"{REPLICATION}:test_an_answer_of_another_epochs_leader_changes_nothing",
     ),
     case(
@@ -131,7 +131,7 @@ CASES = [
     case(
         8,
         "replicas.committed_log",
-        "        return None if last_offset < self._high_watermark else self._commits.wait_for(last_offset)",
+        "        return None if last_offset < self.high_watermark else self._commits.wait_for(last_offset)",
         "        return None",
         f"{REPLICATION}:test_a_record_is_committed_when_every_replica_in_sync_has_it",
     ),
@@ -145,9 +145,9 @@ CASES = [
     case(
         9,
         "replicas.partition",
-        "        if not self.leads or not self._home.in_touch():\n"
+        "        if self._leader is None or not self._broker.in_touch():\n"
         "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
-        "        if not self.leads:\n"
+        "        if self._leader is None:\n"
         "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
         f"{REPLICATION}:test_out_of_touch_a_leader_serves_nobody",
     ),
@@ -161,7 +161,7 @@ CASES = [
     case(
         11,
         "replicas.partition",
-        "        return home.broker_epoch is None or epochs.get(home.broker_id) == home.broker_epoch",
+        "        return broker.broker_epoch is None or epochs.get(broker.broker_id) == broker.broker_epoch",
         "        return True",
         f"{REPLICATION}:test_a_leader_of_an_earlier_life_does_not_lead",
     ),
@@ -224,7 +224,7 @@ CASES = [
     case(
         16,
         "replicas.partition",
-        "        if self._reshaping:\n            self._state_after = state\n            return\n",
+        "        if self.followed_log.reshaping:\n            self._state_after = state\n            return\n",
         "",
         f"{REPLICATION}:test_nobody_leads_while_its_log_is_being_cut",
     ),
@@ -232,8 +232,8 @@ CASES = [
         17,
         "replicas.partition",
         "        if known is not None and (state.leader_epoch, state.version) <= (known.leader_epoch, known.version):\n"
-        "            return\n        if self._reshaping",
-        "        if self._reshaping",
+        "            return\n        if self.followed_log.reshaping",
+        "        if self.followed_log.reshaping",
         f"{HERE}:news_that_is_old_changes_no_role",
     ),
     case(
@@ -246,8 +246,8 @@ CASES = [
     ),
     case(
         19,
-        "replicas.committed_log",
-        "        return self.leadership is not None and self._high_watermark < self.leadership.epoch_start",
+        "replicas.leader_role",
+        "        return leadership is not None and self._committed_log.high_watermark < leadership.epoch_start",
         "        return False",
         f"{NEARBY}:test_a_new_leader_does_not_tell_an_end_before_what_was_told",
     ),
@@ -351,7 +351,7 @@ CASES = [
     case(
         27,
         "replicas.partition",
-        "        if offset > self._high_watermark:\n"
+        "        if offset > self.high_watermark:\n"
         "            raise KafkaError(ErrorCode.offset_not_available",
         "        if False:\n            raise KafkaError(ErrorCode.offset_not_available",
         f"{NEARBY}:test_a_follower_serves_what_it_knows_to_be_committed_and_says_so_of_the_rest",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from unittest.mock import patch
 
 import pytest
 
+from headrace.replicas.followed_log import FollowedLog
 from headrace.replicas.scrub import Scrub
 from headrace.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.batches import batch
@@ -125,19 +127,19 @@ def test_a_batch_that_was_damaged_on_its_way_is_not_stored_and_asked_for_again()
     async def story(trio: Trio) -> None:
         one, two = trio.nodes[1], trio.nodes[2]
         spoiled = [0]
-        take = two.partition.take
+        take = FollowedLog.take
 
-        def spoil(epoch: int, records: memoryview) -> None:
-            if spoiled[0] < 3:
+        def spoil(log: FollowedLog, epoch: int, records: memoryview) -> None:
+            if log is two.partition.followed_log and spoiled[0] < 3:
                 spoiled[0] += 1
                 records = memoryview(bytearray(records))
                 records[-1] ^= 1
-            take(epoch, records)
+            take(log, epoch, records)
 
-        two.partition.take = spoil  # type: ignore[method-assign]
-        waiting = one.partition.committed(one.partition.append(batch(4)))
-        assert waiting is not None
-        await waiting
+        with patch.object(FollowedLog, "take", spoil):
+            waiting = one.partition.committed(one.partition.append(batch(4)))
+            assert waiting is not None
+            await waiting
         assert spoiled == [3]
         await trio.alike()
 
@@ -185,7 +187,7 @@ def test_a_damaged_copy_is_found_and_mended_from_a_good_one(victim: int) -> None
         assert [(await scrubbed(trio, broker)).damages for broker in (1, 2, 3)] == [0, 0, 0]
         rot(trio, victim, 2 * size + 100)
         found = await scrubbed(trio, victim)
-        assert (found.damages, trio.nodes[victim].partition.doubted_from) == (1, 6)
+        assert (found.damages, trio.nodes[victim].partition.followed_log.damaged_from) == (1, 6)
         await trio.until(lambda: victim not in trio.state.isr, "it is stored that the damaged one is out")
         if victim == 1:
             assert not one.partition.leads

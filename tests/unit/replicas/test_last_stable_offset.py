@@ -11,7 +11,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.model.image import PartitionImage
 from headrace.model.topic_config import TopicConfig
 from headrace.model.transaction_end import TransactionEnd
-from headrace.replicas.home import Home
+from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Audience, Wanting
 from headrace.wire.batches import TRANSACTIONAL
@@ -33,8 +33,8 @@ class Room:
 
     def open(self) -> None:
         self.log = open_log(self.disk, self.config)
-        home = Home(1, SystemClock(), self.request_sync, self.disk.off_loop)
-        self.partition = Partition("orders", uuid.UUID(int=1), 0, self.log, home, self.log.end_offset)
+        context = BrokerContext(1, SystemClock(), self.request_sync, self.disk.off_loop)
+        self.partition = Partition("orders", uuid.UUID(int=1), 0, self.log, context, self.log.end_offset)
         self.partition.apply(PartitionImage(0, (1,), (1,), 1, 0, 0))
 
     def request_sync(self, log: PartitionLog) -> asyncio.Future[None]:

@@ -184,15 +184,15 @@ def test_an_answer_of_another_epochs_leader_changes_nothing() -> None:
     async def story(trio: Trio) -> None:
         follower = trio.nodes[2].partition
         calls: list[Callable[[], None]] = [
-            lambda: follower.take(7, batch()),
-            lambda: follower.heard_of_commit(7, 1),
+            lambda: follower.followed_log.take(7, batch()),
+            lambda: follower.followed_log.learn_commit(7, 1),
         ]
         for call in calls:
             with pytest.raises(KafkaError) as error:
                 call()
             assert error.value.code is ErrorCode.fenced_leader_epoch
         with pytest.raises(KafkaError):
-            await follower.reshape(7, follower.log.truncate_to, 0)
+            await follower.followed_log.reshape(7, follower.log.truncate_to, 0)
 
     play(story)
 
@@ -202,7 +202,7 @@ def test_nobody_leads_while_its_log_is_being_cut() -> None:
         _, committed = write(trio.nodes[1], 4)
         await committed
         two = trio.nodes[2].partition
-        cutting = asyncio.ensure_future(two.reshape(0, two.log.truncate_to, 2))
+        cutting = asyncio.ensure_future(two.followed_log.reshape(0, two.log.truncate_to, 2))
         await asyncio.sleep(0)
         trio.elect(2, isr=(2,))
         assert not two.leads

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from headrace.replicas.partition import Partition
 
 Sync = Callable[[PartitionLog], "asyncio.Future[None]"]
-RoleChanged = Callable[["Partition", bool, int], None]  # leads or no longer does, in which epoch
+LeadershipChanged = Callable[[str, int, bool, int], None]  # topic, partition, leads or no longer does, epoch
 
 
 class Pulls(Protocol):
-    """Who keeps the partitions that others lead in step with them."""
+    """Replication from other leaders: it keeps the partitions that this broker follows in step with theirs."""
 
     def follow(self, partition: Partition) -> None:
         """Pull from the leader of its state, under the epoch of its state."""
@@ -32,11 +32,11 @@ class Pulls(Protocol):
     def stop(self, partition: Partition) -> None: ...
 
 
-def _nobody(partition: Partition, leads: bool, epoch: int) -> None:
+def _ignore(topic: str, partition: int, leads: bool, epoch: int) -> None:
     pass
 
 
-class Home:
+class BrokerContext:
     def __init__(
         self,
         broker_id: int,
@@ -45,15 +45,15 @@ class Home:
         off_loop: Callable[..., Awaitable[Any]],
         *,
         lag_s: float = 30.0,
-        on_role: RoleChanged = _nobody,
+        on_role: LeadershipChanged = _ignore,
     ) -> None:
         self.broker_id = broker_id
         self.clock = clock
         self.sync = sync
         self.off_loop = off_loop
-        """Where work goes that waits for the disk."""
+        """Runs what waits for the disk, off the event loop."""
         self.broker_epoch: int | None = None
-        """Of this start of the broker; None where there is but one broker, whose leadership nobody contests."""
+        """Of this start of the broker; None on a broker that stands alone, where nobody else can be elected."""
         self.brokers: Mapping[int, BrokerImage] = {}
         """Those that are alive."""
         self.lag_s = lag_s

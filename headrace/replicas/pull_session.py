@@ -15,7 +15,7 @@ from headrace.wire.messages import Message
 Key = tuple[uuid.UUID, int]
 
 
-class ReplicaSession:
+class PullSession:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = 0
