@@ -311,11 +311,8 @@ CASES = [
     case(
         24,
         "log.partition_log",
-        "                    self.producers.remember_stored(header, now_ms)\n"
-        "                if self.dedup is not None:\n"
-        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _take_room",
-        "                    pass\n                if self.dedup is not None:\n"
-        "                    self.dedup.learn(records, at, header, now_ms)\n\n    def _take_room",
+        "                    self.producers.remember_stored(header, now_ms)\n",
+        "                    pass\n",
         f"{REPLICATION}:test_every_replica_knows_what_producers_have_sent",
     ),
     case(
