@@ -74,7 +74,8 @@ class ExpressFetch:
                     left -= part.size
                     size += part.size
                     more = more or part.more
-                    marks = (partition.high_watermark, partition.last_stable_offset, log.start_offset)
+                    committed = partition.committed_log
+                    marks = (committed.high_watermark, committed.last_stable_offset, log.start_offset)
                     answers.append((index, *marks, records))
                     found.read.append((partition, len(records)))
                 found.topics.append((topic, answers))

@@ -196,7 +196,8 @@ def _refused(read: PartitionRead[W]) -> Message:
 def _served(read: PartitionRead[W], partition: Partition, attempt: Attempt[W]) -> Message | None:
     """None when the client of a session has been sent all of it already."""
     wanted = read.wanted
-    end, start = partition.high_watermark, partition.log.start_offset
+    committed, start = partition.committed_log, partition.log.start_offset
+    end = committed.high_watermark
     is_known = end == wanted.sent_end and start == wanted.sent_start
     is_redirected = read.diverging is not None or read.preferred >= 0
     if attempt.plan.incremental and is_known and not read.records and not is_redirected:
@@ -206,7 +207,7 @@ def _served(read: PartitionRead[W], partition: Partition, attempt: Attempt[W]) -
     answer = Message(
         partition_index=wanted.index,
         high_watermark=end,
-        last_stable_offset=partition.last_stable_offset,
+        last_stable_offset=committed.last_stable_offset,
         log_start_offset=start,
         aborted_transactions=_aborted(partition, wanted.offset, read.records) if attempt.stable else None,
         preferred_read_replica=read.preferred,
