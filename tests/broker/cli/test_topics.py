@@ -32,7 +32,7 @@ def test_a_topic_is_created_shown_altered_and_deleted(headrace: Run) -> None:
 def test_delete_asks_first_and_no_is_no(headrace: Run) -> None:
     headrace("topic", "create", "orders")
     asked = headrace("topic", "delete", "orders", stdin="n\n", status=1)
-    assert "Delete orders with all messages?" in asked.stderr
+    assert "Delete orders and all messages?" in asked.stderr
     assert "orders" in headrace("topic", "list").stdout
     headrace("topic", "delete", "orders", stdin="y\n")
 

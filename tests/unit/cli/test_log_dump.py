@@ -114,7 +114,7 @@ def test_records_that_do_not_parse_behind_a_right_crc_are_damage(segment: Path) 
     assert dump(segment)[0] == 0
     status, _, remarks = dump(segment, "--records")
     assert status == 1
-    assert "position 0: the records of the batch at offset 0" in remarks
+    assert "position 0: cannot decode the records of the batch at offset 0" in remarks
 
 
 def test_a_damage_is_a_json_line_too(segment: Path) -> None:
