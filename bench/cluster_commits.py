@@ -19,11 +19,11 @@ from headrace.cli.local_cluster import BrokerProcess
 from headrace.cli.local_zookeeper import LocalZooKeeper, free_ports
 from headrace.client.connection import Connection
 from headrace.cluster.zookeeper import ZooKeeperStore
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
 from headrace.world.net import RealNet
 
-FIND_COORDINATOR, OFFSET_COMMIT, CREATE_TOPICS = 10, 8, 19
 TOPIC = "orders"
 SETTINGS = "offsets.topic.num.partitions=12\n"
 
@@ -54,7 +54,9 @@ async def rate(committers: list[Commit], seconds: float) -> float:
 async def topic_committer(connections: dict[tuple[str, int], Connection], first: Connection, group: str) -> Commit:
     """Finds the group's coordinator, as clients do."""
     while True:
-        answer = (await first.call(FIND_COORDINATOR, Message(key_type=0, coordinator_keys=[group]))).coordinators[0]
+        answer = (
+            await first.call(ApiKey.FIND_COORDINATOR, Message(key_type=0, coordinator_keys=[group]))
+        ).coordinators[0]
         if answer.error_code == 0:
             break
         await asyncio.sleep(0.2)
@@ -67,7 +69,7 @@ async def topic_committer(connections: dict[tuple[str, int], Connection], first:
         partition = Message(partition_index=0, committed_offset=offset, committed_leader_epoch=-1)
         topic = Message(name=TOPIC, partitions=[partition])
         body = Message(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=[topic])
-        reply = await connection.call(OFFSET_COMMIT, body, 9)
+        reply = await connection.call(ApiKey.OFFSET_COMMIT, body, 9)
         code = reply.topics[0].partitions[0].error_code
         assert code == 0, f"the commit was rejected with error {code}"
 
@@ -83,7 +85,7 @@ async def _connected(host: str, port: int) -> Connection:
 async def topic_rate(port: int, committers: int, seconds: float) -> float:
     first = await _connected("127.0.0.1", port)
     topic = Message(name=TOPIC, num_partitions=1, replication_factor=3, assignments=[], configs=[])
-    await first.call(CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000, validate_only=False))
+    await first.call(ApiKey.CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000, validate_only=False))
     connections: dict[tuple[str, int], Connection] = {}
     commits = [await topic_committer(connections, first, f"group-{at}") for at in range(committers)]
     await asyncio.sleep(3)  # coordinators load, replicas come into sync

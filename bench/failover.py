@@ -21,6 +21,7 @@ from bench.clusters import Cluster, headrace_cluster
 from bench.figures import Samples
 from bench.processes import Children
 from headrace.client.connection import Connection
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
@@ -31,7 +32,6 @@ TOPIC = "work"
 BROKERS = 3
 SESSION_MS = 3000
 VICTIMS = ("broker", "controller")
-PRODUCE, METADATA = 0, 3
 PRODUCE_VERSION, METADATA_VERSION = 9, 9  # which know topics by name
 _PATIENCE_S = 120.0
 _LOOK_S = 0.2
@@ -100,7 +100,7 @@ class _Client:
         """The controller, and who leads which partition, as one broker sees it."""
         asked = Message(topics=[Message(name=TOPIC)], allow_auto_topic_creation=False)
         connection = next(iter(self._connections.values()))
-        answer = await connection.call(METADATA, asked, METADATA_VERSION)
+        answer = await connection.call(ApiKey.METADATA, asked, METADATA_VERSION)
         states = answer.topics[0].partitions
         return answer.controller_id, {state.partition_index: state.leader_id for state in states}
 
@@ -120,7 +120,7 @@ class _Client:
     async def _write(self, broker: int, indexes: list[int]) -> dict[int, float]:
         data = Message(name=TOPIC, partition_data=[Message(index=index, records=self._record) for index in indexes])
         body = Message(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        answer = await self._connections[broker].call(PRODUCE, body, PRODUCE_VERSION)
+        answer = await self._connections[broker].call(ApiKey.PRODUCE, body, PRODUCE_VERSION)
         now_s = time.monotonic()
         return {part.index: now_s for part in answer.responses[0].partition_responses if part.error_code == 0}
 

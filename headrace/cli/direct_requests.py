@@ -15,13 +15,14 @@ from types import TracebackType
 from headrace.cli.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, reach
 from headrace.cli.options import parse_brokers
 from headrace.model.failure import Failure
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, Malformed
 from headrace.wire.messages import Message, decode_response, encode_request, header_version
 
 Address = tuple[str, int]
 
-_METADATA, _METADATA_VERSION = 3, 9
-_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION = 10, 4
+_METADATA_VERSION = 9
+_FIND_COORDINATOR_VERSION = 4
 _CLIENT_ID = b"headrace-cli"
 _TRANSACTION = 1  # the key type of FindCoordinator
 _MAX_RESPONSE_BYTES = 1 << 30
@@ -59,7 +60,7 @@ class DirectRequests:
 
     def coordinator_of(self, transactional_id: str) -> Address:
         body = Message(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
-        (found,) = self.anywhere(_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
+        (found,) = self.anywhere(ApiKey.FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
         if found.error_code != ErrorCode.none:
             why = found.error_message or ErrorCode(found.error_code).name
             raise Failure(f"transactional id {transactional_id} has no coordinator: {why}")
@@ -72,7 +73,7 @@ class DirectRequests:
 
     def _cluster(self) -> Message:
         if self._metadata is None:
-            self._metadata = self.anywhere(_METADATA, _METADATA_VERSION, Message(topics=None))
+            self._metadata = self.anywhere(ApiKey.METADATA, _METADATA_VERSION, Message(topics=None))
         return self._metadata
 
     def anywhere(self, api_key: int, version: int, body: Message) -> Message:

@@ -14,12 +14,12 @@ from headrace.cli.screen import plural, remark
 from headrace.cluster.balance import Held
 from headrace.model.failure import Failure
 from headrace.model.topic_partition import TopicPartition
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
 Moves = Mapping[TopicPartition, tuple[int, ...]]
 
-_DESCRIBE_LOG_DIRS, _ELECT_LEADERS, _ALTER_REASSIGNMENTS, _LIST_REASSIGNMENTS = 35, 43, 45, 46
 _PREFERRED = 0
 _LOOK_S = 0.5
 _TIMEOUT_MS = 20_000
@@ -30,7 +30,7 @@ def standing(requests: DirectRequests) -> tuple[list[Held], dict[int, str | None
     cluster = requests.metadata()
     sizes: dict[TopicPartition, int] = {}
     for node in cluster.brokers:
-        answer = requests.call((node.host, node.port), _DESCRIBE_LOG_DIRS, 2, Message(topics=None))
+        answer = requests.call((node.host, node.port), ApiKey.DESCRIBE_LOG_DIRS, 2, Message(topics=None))
         for topic in (topic for folder in answer.results for topic in folder.topics):
             for found in topic.partitions:
                 place = TopicPartition(topic.name, found.partition_index)
@@ -49,7 +49,7 @@ def standing(requests: DirectRequests) -> tuple[list[Held], dict[int, str | None
 
 
 def under_way(requests: DirectRequests) -> set[TopicPartition]:
-    answer = requests.anywhere(_LIST_REASSIGNMENTS, 0, Message(topics=None, timeout_ms=_TIMEOUT_MS))
+    answer = requests.anywhere(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, Message(topics=None, timeout_ms=_TIMEOUT_MS))
     return {TopicPartition(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions}
 
 
@@ -72,7 +72,7 @@ def carry_out(requests: DirectRequests, moves: Moves, at_once: int) -> None:
             break
         time.sleep(_LOOK_S)
     preferred = Message(election_type=_PREFERRED, topic_partitions=None, timeout_ms=_TIMEOUT_MS)
-    requests.anywhere(_ELECT_LEADERS, 2, preferred)
+    requests.anywhere(ApiKey.ELECT_LEADERS, 2, preferred)
 
 
 def _begin(requests: DirectRequests, moves: Moves) -> None:
@@ -80,7 +80,7 @@ def _begin(requests: DirectRequests, moves: Moves) -> None:
     for (topic, index), replicas in moves.items():
         topics.setdefault(topic, []).append(Message(partition_index=index, replicas=list(replicas)))
     asked = [Message(name=name, partitions=partitions) for name, partitions in topics.items()]
-    answer = requests.anywhere(_ALTER_REASSIGNMENTS, 0, Message(topics=asked, timeout_ms=_TIMEOUT_MS))
+    answer = requests.anywhere(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, Message(topics=asked, timeout_ms=_TIMEOUT_MS))
     if answer.error_code != ErrorCode.none:
         why = answer.error_message or ErrorCode(answer.error_code).name
         raise Failure(f"the cluster does not accept reassignments now: {why}")

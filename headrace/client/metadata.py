@@ -17,6 +17,7 @@ from typing import Literal
 
 from headrace.client.blocking import Address, BlockingConnection, ConnectionLost, Dial
 from headrace.model.failure import Failure
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
@@ -24,7 +25,6 @@ from headrace.world.net import dial
 
 CoordinatorKind = Literal["group", "transaction"]
 
-_METADATA, _FIND_COORDINATOR = 3, 10
 _KINDS: dict[CoordinatorKind, int] = {"group": 0, "transaction": 1}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
@@ -185,7 +185,7 @@ class Cluster:
         """The coordinators of these groups or ids, as far as one request returns them, at least the first one's.
         KafkaError if the first has none."""
         body = Message(key=keys[0], key_type=_KINDS[kind], coordinator_keys=list(keys))
-        answer = self._anywhere(_FIND_COORDINATOR, body)
+        answer = self._anywhere(ApiKey.FIND_COORDINATOR, body)
         places = {place.key: place for place in answer.coordinators} or {keys[0]: answer}  # one by one before version 4
         code = ErrorCode(places[keys[0]].error_code)
         if code is not ErrorCode.none:  # raised, not returned: the caller expects a response of another API
@@ -254,7 +254,7 @@ class Cluster:
         body = Message(topics=wanted, allow_auto_topic_creation=False)
         for last in self.attempts():
             try:
-                answer = self._anywhere(_METADATA, body)
+                answer = self._anywhere(ApiKey.METADATA, body)
                 break
             except ConnectionLost as error:
                 if last:

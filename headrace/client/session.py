@@ -15,6 +15,7 @@ from collections import deque
 from typing import NamedTuple
 
 from headrace import __version__
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed
 from headrace.wire.messages import Buffer, Message, decode_response, header_version, knows, request_chunks
 from headrace.wire.reading import read_uvarint
@@ -26,7 +27,7 @@ _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ihhih")
 _CORRELATION_ID = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">h")
-_API_VERSIONS = 18
+_API_VERSIONS = int(ApiKey.API_VERSIONS)  # looked at for each response
 _API_VERSIONS_HIGHEST = 4
 _CORRELATION_IDS = 1 << 31
 

@@ -24,13 +24,13 @@ from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.partition import Partition
 from headrace.replicas.pull_session import PullSession
 from headrace.replicas.pulling import Pulled, check
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.net import Net
 
 logger = logging.getLogger(__name__)
 
-FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = 1, 2, 23
 EARLIEST = -2
 
 _RECONNECT_S = 0.05
@@ -196,7 +196,7 @@ class Conversation:
         while open_ := [pulled for pulled in self._due() if not pulled.reconciled]:
             asked = {(pulled.partition.topic, pulled.partition.index): (pulled, pulled.asked_epoch) for pulled in open_}
             body = Message(replica_id=self._broker.broker_id, topics=_by_topic(open_, _epoch_question, "topic"))
-            answer = await connection.call(OFFSET_FOR_LEADER_EPOCH, body)
+            answer = await connection.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, body)
             for topic in answer.topics:
                 for part in topic.partitions:
                     pulled, epoch = asked[topic.topic, part.partition]
@@ -218,7 +218,7 @@ class Conversation:
     async def _find_start(self, connection: Connection, lost: Sequence[Pulled]) -> None:
         by_place = {(pulled.partition.topic, pulled.partition.index): pulled for pulled in lost}
         body = Message(replica_id=self._broker.broker_id, topics=_by_topic(lost, _start_question, "name"))
-        answer = await connection.call(LIST_OFFSETS, body)
+        answer = await connection.call(ApiKey.LIST_OFFSETS, body)
         for topic in answer.topics:
             for part in topic.partitions:
                 pulled = by_place[topic.name, part.partition_index]
@@ -239,7 +239,7 @@ class Conversation:
         body.min_bytes, body.max_bytes = 1, _RESPONSE_BYTES
         news, self._fetching = self._news, connection
         try:
-            answer = await connection.send(FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
+            answer = await connection.send(ApiKey.FETCH, body, timeout_s=self._wait_ms / 1000 + _PATIENCE_S)
         except ConnectionLost:
             if news is not None and news.done():
                 return False

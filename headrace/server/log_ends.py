@@ -15,12 +15,13 @@ from headrace.cluster.election import LogEnd
 from headrace.model.image import BrokerImage
 from headrace.model.topic_partition import TopicPartition
 from headrace.server.peers import Peers
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 logger = logging.getLogger(__name__)
 
-_OFFSET_FOR_LEADER_EPOCH, _VERSION = 23, 4
+_VERSION = 4
 _ANSWER_S = 3.0
 
 
@@ -36,7 +37,9 @@ class PeersLogEnds:
             replica_id=OWN_LOG, topics=[Message(topic=name, partitions=asked) for name, asked in topics.items()]
         )
         try:
-            answer = await self._peers.call(broker, _OFFSET_FOR_LEADER_EPOCH, question, _VERSION, timeout_s=_ANSWER_S)
+            answer = await self._peers.call(
+                broker, ApiKey.OFFSET_FOR_LEADER_EPOCH, question, _VERSION, timeout_s=_ANSWER_S
+            )
         except (ConnectionLost, KafkaError) as error:
             logger.info("broker %d does not say how long its logs are: %s", broker.id, error)
             return {}

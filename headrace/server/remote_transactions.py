@@ -22,11 +22,9 @@ from headrace.coordinators.transactions.markers import Mark
 from headrace.model.image import TRANSACTION_STATE_TOPIC, BrokerImage, ClusterImage
 from headrace.model.transaction_end import TransactionEnd
 from headrace.server.peers import Peers
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
-
-ADD_PARTITIONS_TO_TXN = 24
-WRITE_TXN_MARKERS = 27
 
 Image = Callable[[], ClusterImage]
 
@@ -65,7 +63,9 @@ class CoordinatorDesk:
             topics=topics,
         )
         try:
-            answer = await self._peers.call(coordinator, ADD_PARTITIONS_TO_TXN, Message(transactions=[transaction]))
+            answer = await self._peers.call(
+                coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, Message(transactions=[transaction])
+            )
         except ConnectionLost as error:
             raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
         if answer.error_code:
@@ -114,7 +114,7 @@ class MarkerPost:
         for mark, _ in bag:
             ends.setdefault(mark.end, {}).setdefault(mark.topic, []).append(mark.partition)
         markers = [_marker(end, topics) for end, topics in ends.items()]
-        answer = await self._peers.call(leader, WRITE_TXN_MARKERS, Message(markers=markers))
+        answer = await self._peers.call(leader, ApiKey.WRITE_TXN_MARKERS, Message(markers=markers))
         codes: dict[tuple[TransactionEnd, str, int], ErrorCode] = {}
         for end, marker in zip(ends, answer.markers, strict=True):
             for topic in marker.topics:

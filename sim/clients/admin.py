@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Mapping
 
 from headrace.client.blocking import ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
-from sim.clients.caller import CREATE_TOPICS, Caller
+from sim.clients.caller import Caller
 
-DELETE_TOPICS, ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS = 20, 43, 45
 _BY_NAME = 5  # the last version of DeleteTopics that names topics in a plain list
 _TIMEOUT_MS = 5000
 _REPLICAS = 3
@@ -41,16 +41,18 @@ class Admin:
         topic = Message(
             name=f"passing-{self._made}", num_partitions=2, replication_factor=-1, assignments=[], configs=[]
         )
-        await self._caller.anywhere(CREATE_TOPICS, Message(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        await self._caller.anywhere(ApiKey.CREATE_TOPICS, Message(topics=[topic], timeout_ms=_TIMEOUT_MS))
 
     async def _delete(self) -> None:
         if self._made:
             name = f"passing-{self._caller.random.randint(1, self._made)}"
-            await self._caller.anywhere(DELETE_TOPICS, Message(topic_names=[name], timeout_ms=_TIMEOUT_MS), _BY_NAME)
+            await self._caller.anywhere(
+                ApiKey.DELETE_TOPICS, Message(topic_names=[name], timeout_ms=_TIMEOUT_MS), _BY_NAME
+            )
 
     async def _elect(self) -> None:
         await self._caller.anywhere(
-            ELECT_LEADERS, Message(election_type=0, topic_partitions=None, timeout_ms=_TIMEOUT_MS)
+            ApiKey.ELECT_LEADERS, Message(election_type=0, topic_partitions=None, timeout_ms=_TIMEOUT_MS)
         )
 
     async def _move(self) -> None:
@@ -62,4 +64,4 @@ class Admin:
         )
         topic = Message(name=name, partitions=[partition])
         body = Message(timeout_ms=_TIMEOUT_MS, topics=[topic])
-        await self._caller.anywhere(ALTER_PARTITION_REASSIGNMENTS, body)
+        await self._caller.anywhere(ApiKey.ALTER_PARTITION_REASSIGNMENTS, body)

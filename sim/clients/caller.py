@@ -14,12 +14,12 @@ from typing import Any
 
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.connection import Connection
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 from headrace.world.net import Net
 
-METADATA, FIND_COORDINATOR, LIST_OFFSETS, CREATE_TOPICS = 3, 10, 2, 19
 GROUP, TRANSACTION = 0, 1
 _TIMEOUT_S = 4.0
 _LATEST = -1
@@ -73,7 +73,7 @@ class Caller:
 
     async def _ask_leaders(self, topic: str) -> None:
         body = Message(topics=[Message(name=topic)], allow_auto_topic_creation=False)
-        answer = await self.anywhere(METADATA, body)
+        answer = await self.anywhere(ApiKey.METADATA, body)
         places = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
         for found in answer.topics:
             for part in found.partitions:
@@ -86,7 +86,7 @@ class Caller:
     async def coordinator(self, kind: int, key: str) -> Address:
         if (kind, key) not in self._coordinators:
             body = Message(key=key, key_type=kind, coordinator_keys=[key])
-            (place,) = (await self.anywhere(FIND_COORDINATOR, body)).coordinators
+            (place,) = (await self.anywhere(ApiKey.FIND_COORDINATOR, body)).coordinators
             if place.error_code != ErrorCode.none:
                 raise Nobody(f"nobody coordinates {key}: {ErrorCode(place.error_code).name}")
             self._coordinators[kind, key] = Address(place.host, place.port)
@@ -126,7 +126,7 @@ class Caller:
         )
         while True:
             try:
-                answer = await self.anywhere(CREATE_TOPICS, Message(topics=[wanted], timeout_ms=5000))
+                answer = await self.anywhere(ApiKey.CREATE_TOPICS, Message(topics=[wanted], timeout_ms=5000))
                 if answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
                     return
             except ConnectionLost:
@@ -139,7 +139,7 @@ class Caller:
         part = Message(partition_index=partition, current_leader_epoch=epoch, timestamp=_LATEST)
         body = Message(replica_id=-1, isolation_level=int(stable), topics=[Message(name=topic, partitions=[part])])
         try:
-            answer = await self.at(place, LIST_OFFSETS, body)
+            answer = await self.at(place, ApiKey.LIST_OFFSETS, body)
         except ConnectionLost:
             self.forget_leader(topic, partition)
             raise

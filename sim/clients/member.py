@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from headrace.client.blocking import ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from sim.clients.caller import GROUP, Caller, Nobody
@@ -20,7 +21,6 @@ from sim.history.event import READ_COMMITTED
 from sim.history.outcomes import outcome
 from sim.history.recorder import Recorder
 
-OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
 _COMMIT_BY_NAME, _FETCH_BY_NAME = 8, 8
 _SESSION_S = 8.0
 _HEARTBEAT_S = 1.0
@@ -81,7 +81,7 @@ class Member:
         self._gave("revoke")
         try:
             leaving = Message(group_id=self._group, members=[Message(member_id=self._member_id)])
-            await self._caller.at_coordinator(GROUP, self._group, LEAVE_GROUP, leaving)
+            await self._caller.at_coordinator(GROUP, self._group, ApiKey.LEAVE_GROUP, leaving)
         except (ConnectionLost, Nobody):
             pass
         self._recorder.happened(self._proc, "close", group=self._group)
@@ -98,7 +98,7 @@ class Member:
                 protocol_type="sim",
                 protocols=[Message(name=_PROTOCOL, metadata=b"")],
             )
-            joined = await self._ask(JOIN_GROUP, body)
+            joined = await self._ask(ApiKey.JOIN_GROUP, body)
             if joined is None:
                 continue
             code = joined.error_code
@@ -130,7 +130,7 @@ class Member:
             protocol_name=_PROTOCOL,
             assignments=dealt,
         )
-        synced = await self._ask(SYNC_GROUP, body)
+        synced = await self._ask(ApiKey.SYNC_GROUP, body)
         if synced is None or synced.error_code != ErrorCode.none:
             if synced is not None and synced.error_code in _THROWN_OUT:
                 self._member_id = ""
@@ -149,7 +149,7 @@ class Member:
             op = self._recorder.invoke(self._proc, "committed", group=self._group)
             topics = [Message(name=topic, partition_indexes=[index]) for topic, index in self._at]
             asked = Message(group_id=self._group, topics=topics, member_id=None, member_epoch=-1)
-            answer = await self._ask(OFFSET_FETCH, Message(groups=[asked], require_stable=True), _FETCH_BY_NAME)
+            answer = await self._ask(ApiKey.OFFSET_FETCH, Message(groups=[asked], require_stable=True), _FETCH_BY_NAME)
             found = None if answer is None else offsets_told(answer)
             if found is None:
                 self._recorder.info(op)
@@ -195,7 +195,7 @@ class Member:
             topics=[Message(name=place[0], partitions=[part])],
         )
         try:
-            answer = await self._caller.at_coordinator(GROUP, self._group, OFFSET_COMMIT, body, _COMMIT_BY_NAME)
+            answer = await self._caller.at_coordinator(GROUP, self._group, ApiKey.OFFSET_COMMIT, body, _COMMIT_BY_NAME)
         except (ConnectionLost, Nobody):
             self._recorder.info(op, err="_TRANSPORT")
             return
@@ -208,7 +208,7 @@ class Member:
 
     async def _beat(self) -> None:
         body = Message(group_id=self._group, generation_id=self._generation, member_id=self._member_id)
-        answer = await self._ask(HEARTBEAT, body)
+        answer = await self._ask(ApiKey.HEARTBEAT, body)
         if answer is None or answer.error_code in _MOVED:
             if asyncio.get_running_loop().time() - self._heard_s > _SESSION_S:
                 raise _Lost

@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 
 from headrace.client.blocking import ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import TRANSACTIONAL
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 from sim.clients.caller import GROUP, TRANSACTION, Caller, Nobody
-from sim.clients.member import OFFSET_FETCH, offsets_told
-from sim.clients.producer import INIT_PRODUCER_ID, PRODUCE, STORED, Writer, batch_of, produce_request, told
+from sim.clients.member import offsets_told
+from sim.clients.producer import STORED, Writer, batch_of, produce_request, told
 from sim.clients.reader import Partition, Shelf
 from sim.history.event import READ_COMMITTED, Record
 from sim.history.recorder import Recorder
 
-TXN_OFFSET_COMMIT, END_TXN = 28, 26
 _BY_NAME = 12
 _OFFSETS_BY_NAME = 8
 _ATTEMPTS = 40
@@ -103,7 +103,7 @@ class Pipe:
         body = Message(
             transactional_id=self._name, transaction_timeout_ms=_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
         )
-        answer = await self._insist(TRANSACTION, self._name, INIT_PRODUCER_ID, body)
+        answer = await self._insist(TRANSACTION, self._name, ApiKey.INIT_PRODUCER_ID, body)
         self._recorder.ok(op)
         return answer.producer_id, answer.producer_epoch
 
@@ -113,7 +113,7 @@ class Pipe:
         op = self._recorder.invoke(self._proc, "committed", group=self._group)
         for _ in range(_ATTEMPTS):
             answer = await self._insist(
-                GROUP, self._group, OFFSET_FETCH, Message(groups=[asked], require_stable=True), _OFFSETS_BY_NAME
+                GROUP, self._group, ApiKey.OFFSET_FETCH, Message(groups=[asked], require_stable=True), _OFFSETS_BY_NAME
             )
             found = offsets_told(answer)
             if found is not None:
@@ -156,7 +156,7 @@ class Pipe:
             try:
                 leader, _ = await self._caller.leader(*place)
                 request = produce_request(*place, batch, self._name)
-                part = told(await self._caller.at(leader, PRODUCE, request, _BY_NAME))
+                part = told(await self._caller.at(leader, ApiKey.PRODUCE, request, _BY_NAME))
             except (ConnectionLost, Nobody):
                 self._caller.forget_leader(*place)
                 await self._caller.pause()
@@ -196,7 +196,7 @@ class Pipe:
             topics=topics,
         )
         for _ in range(_ATTEMPTS):
-            answer = await self._insist(GROUP, self._group, TXN_OFFSET_COMMIT, body)
+            answer = await self._insist(GROUP, self._group, ApiKey.TXN_OFFSET_COMMIT, body)
             codes = [part.error_code for topic in answer.topics for part in topic.partitions]
             if all(code == ErrorCode.none for code in codes):
                 self._recorder.ok(op)
@@ -216,7 +216,7 @@ class Pipe:
             committed=commit,
         )
         try:
-            answer = await self._insist(TRANSACTION, self._name, END_TXN, body)
+            answer = await self._insist(TRANSACTION, self._name, ApiKey.END_TXN, body)
         except _Anew:
             self._recorder.info(op)
             raise

@@ -15,6 +15,7 @@ from collections import deque
 from typing import NamedTuple
 
 from headrace.client.blocking import Address, ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.wire.record import Record
@@ -25,7 +26,6 @@ from sim.history.outcomes import outcome
 from sim.history.payload import Payload, digest_of
 from sim.history.recorder import Recorder
 
-PRODUCE, INIT_PRODUCER_ID = 0, 22
 _BY_NAME = 12  # the last version of Produce that names topics
 _WINDOW = 3
 _PER_SECOND = 0.6  # low, so that faults dominate the story
@@ -113,7 +113,7 @@ class Producer:
         while True:
             try:
                 body = Message(transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
-                answer = await self._caller.anywhere(INIT_PRODUCER_ID, body)
+                answer = await self._caller.anywhere(ApiKey.INIT_PRODUCER_ID, body)
                 if answer.error_code == ErrorCode.none:
                     return answer.producer_id, answer.producer_epoch
             except ConnectionLost:
@@ -166,7 +166,9 @@ class _Lane:
             answers = []
             for batch in self._open:
                 data = batch_of(batch.records, self._identity, batch.first_sequence)
-                answers.append(connection.send(PRODUCE, produce_request(self._topic, self._partition, data), _BY_NAME))
+                answers.append(
+                    connection.send(ApiKey.PRODUCE, produce_request(self._topic, self._partition, data), _BY_NAME)
+                )
             for answer in answers:
                 part = told(await answer)
                 if part.error_code not in STORED:
@@ -220,7 +222,7 @@ class OneShotProducer:
         op, record = self._writer.message(f"{self._topic}-{partition}", b"")
         request = produce_request(self._topic, partition, encode_batch([record]))
         try:
-            part = told(await self._caller.at(place, PRODUCE, request, _BY_NAME))
+            part = told(await self._caller.at(place, ApiKey.PRODUCE, request, _BY_NAME))
         except ConnectionLost:
             self._caller.forget_leader(self._topic, partition)
             self._recorder.info(op, err="_TRANSPORT")

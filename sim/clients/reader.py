@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headrace.client.blocking import ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import walk
 from headrace.wire.end_markers import read_marker
 from headrace.wire.errors import ErrorCode
@@ -22,7 +23,6 @@ from sim.history.event import READ_COMMITTED, READ_UNCOMMITTED, Record
 from sim.history.payload import record_from
 from sim.history.recorder import Recorder
 
-FETCH = 1
 _BY_NAME = 12  # the last version of Fetch that names topics
 _MAX_WAIT_MS = 500
 _MAX_BYTES = 4096  # small, so that reading takes several fetches
@@ -46,7 +46,7 @@ class Shelf:
         topic, index = place
         try:
             leader, epoch = await self._caller.leader(topic, index)
-            answer = await self._caller.at(leader, FETCH, self._request(place, offset, epoch), _BY_NAME)
+            answer = await self._caller.at(leader, ApiKey.FETCH, self._request(place, offset, epoch), _BY_NAME)
         except (ConnectionLost, Nobody):
             self._caller.forget_leader(topic, index)
             return None

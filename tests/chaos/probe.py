@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 
 from headrace.client.blocking import Address, BlockingConnection, ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 
-PRODUCE, METADATA = 0, 3
 PRODUCE_VERSION, METADATA_VERSION = 9, 9  # which know topics by name
 _PAUSE_S = 0.1
 _PATIENCE_S = 3.0  # with one broker
@@ -38,7 +38,7 @@ def seconds_until_writable(brokers: Sequence[Address], topic: str, patience_s: f
 def _leader(broker: Address, topic: str) -> Address | None:
     with BlockingConnection(broker, "probe", _PATIENCE_S) as connection:
         asked = Message(topics=[Message(name=topic)], allow_auto_topic_creation=False)
-        answer = connection.call(METADATA, asked, version=METADATA_VERSION)
+        answer = connection.call(ApiKey.METADATA, asked, version=METADATA_VERSION)
     places = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
     partitions = answer.topics[0].partitions
     return places.get(partitions[0].leader_id) if partitions else None
@@ -51,5 +51,5 @@ def _writes(leader: Address | None, topic: str) -> bool:
     data = Message(name=topic, partition_data=[Message(index=0, records=records)])
     body = Message(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[data])
     with BlockingConnection(leader, "probe", _PATIENCE_S) as connection:
-        answer = connection.call(PRODUCE, body, version=PRODUCE_VERSION)
+        answer = connection.call(ApiKey.PRODUCE, body, version=PRODUCE_VERSION)
     return bool(answer.responses[0].partition_responses[0].error_code == ErrorCode.none)

@@ -7,25 +7,26 @@ import asyncio
 import pytest
 
 from headrace.client.blocking import ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.clients.caller import Caller, Nobody
-from sim.clients.producer import PRODUCE, produce_request, told
+from sim.clients.producer import produce_request, told
 from sim.cluster import DATA, SimCluster
 from sim.faults import in_sync
 from sim.loop import run
 
 TOPIC, GROUP = "orders", "shop"
 RESERVE = 200_000
-OFFSET_COMMIT, GROUPS = 8, 0
+GROUPS = 0
 BATCH = bytes(encode_batch([Record(0, 1_767_225_600_000, None, b"x" * 5_000, ())]))
 
 
 async def produced(caller: Caller) -> ErrorCode:
     place, _ = await caller.leader(TOPIC, 0)
-    return ErrorCode(told(await caller.at(place, PRODUCE, produce_request(TOPIC, 0, BATCH), 12)).error_code)
+    return ErrorCode(told(await caller.at(place, ApiKey.PRODUCE, produce_request(TOPIC, 0, BATCH), 12)).error_code)
 
 
 async def committed(caller: Caller, offset: int) -> ErrorCode:
@@ -33,7 +34,7 @@ async def committed(caller: Caller, offset: int) -> ErrorCode:
     body = Message(
         group_id=GROUP, generation_id_or_member_epoch=-1, member_id="", topics=[Message(name=TOPIC, partitions=[part])]
     )
-    answer = await caller.at_coordinator(GROUPS, GROUP, OFFSET_COMMIT, body, 9)
+    answer = await caller.at_coordinator(GROUPS, GROUP, ApiKey.OFFSET_COMMIT, body, 9)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 

@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from headrace.client.blocking import ConnectionLost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.clients.caller import Caller, Nobody
-from sim.clients.producer import PRODUCE, produce_request, told
+from sim.clients.producer import produce_request, told
 from sim.clients.reader import Shelf, sure_end
 from sim.cluster import SimCluster
 from sim.faults import in_sync
@@ -27,7 +28,10 @@ async def write(caller: Caller, number: int) -> None:
     while True:
         try:
             place, _ = await caller.leader(TOPIC, 0)
-            if told(await caller.at(place, PRODUCE, produce_request(TOPIC, 0, batch), 12)).error_code == ErrorCode.none:
+            if (
+                told(await caller.at(place, ApiKey.PRODUCE, produce_request(TOPIC, 0, batch), 12)).error_code
+                == ErrorCode.none
+            ):
                 return
         except (ConnectionLost, Nobody):
             pass

@@ -9,11 +9,12 @@ import pytest
 
 from headrace.client.blocking import ConnectionLost
 from headrace.cluster.znodes import PartitionState
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.clients.caller import Caller, Nobody
-from sim.clients.producer import PRODUCE, produce_request, told
+from sim.clients.producer import produce_request, told
 from sim.clients.reader import Shelf, sure_end
 from sim.cluster import Machine, SimCluster
 from sim.faults import in_sync
@@ -33,7 +34,7 @@ async def send(caller: Caller, name: str, acks: int = ALL, size: int = 0) -> Err
     place, _ = await caller.leader(TOPIC, 0)
     request = produce_request(TOPIC, 0, batch)
     request.acks = acks
-    return ErrorCode(told(await caller.at(place, PRODUCE, request, 12)).error_code)
+    return ErrorCode(told(await caller.at(place, ApiKey.PRODUCE, request, 12)).error_code)
 
 
 async def write(caller: Caller, name: str, size: int = 0) -> float:

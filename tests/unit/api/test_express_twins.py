@@ -64,12 +64,11 @@ def garbled(draw: st.DrawFn, frame: bytes, at: int) -> bytes:
 @given(PRODUCE_VERSIONS, st.text(max_size=130), st.binary(max_size=300), st.data())
 @settings(max_examples=3000 if SOAKING else 150)
 def test_they_read_the_same_produce(version: int, name: str, records: bytes, data: st.DataObject) -> None:
-    body = producing.request(records)
-    body.topic_data[0].name = name
+    body = producing.request(producing.topic(name, records, index=3))
     frame, at = producing.frame_of(version, body)
     asked = produce_asked(bytes(frame), version, at)
     if asked is not None:
-        assert asked == (1, producing.TOPIC_ID.bytes if version >= 13 else name, 3, records)
+        assert asked == (1, body.topic_data[0].topic_id.bytes if version >= 13 else name, 3, records)
     else:
         assert version >= 9
         assert len(name.encode()) >= 127

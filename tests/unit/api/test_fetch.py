@@ -14,7 +14,9 @@ from headrace.api.contract import Peer
 from headrace.api.express_fetch import ExpressFetch
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
+from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.operations import NONE
 from headrace.api.table import Api
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -23,6 +25,7 @@ from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.server.dispatch import Dispatcher
 from headrace.server.requests_seen import RequestsSeen
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import TRANSACTIONAL
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, decode_response, encode_request, header_version
@@ -36,7 +39,7 @@ from tests.unit.log.test_visible import Reader
 
 FETCH, VERSION = 1, 12
 TOPIC = "payments"
-PEER = Peer("", 0, "", 0)
+CALLER = Caller(Peer("", 0, "", 0))
 WAIT_MS = 500
 NEVER = 1 << 20  # bytes that never come
 WAYS = ["express", "full", "session"]
@@ -55,10 +58,10 @@ class Room:
         self.host.follow(ClusterImage("", -1), image)
         sessions = FetchSessions(self.clock, SeededEntropy(1), 10)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
-        full = Fetch(self.host, sessions, self.clock, SeededEntropy(2), self.disk.off_loop, NEVER, hints)
-        express = ExpressFetch(self.host, self.clock, NEVER) if way == "express" else None
+        full = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), self.disk.off_loop, NEVER, hints)
+        express = ExpressFetch(self.host, Gate(), self.clock, NEVER) if way == "express" else None
         self._dispatch = Dispatcher(
-            {FETCH: Api(FETCH, "Fetch", 4, 18, full, express=express)}, RequestsSeen(), self.clock
+            {FETCH: Api(ApiKey.FETCH, 4, 18, NONE, full, express=express)}, RequestsSeen(), self.clock
         )
         self._session = (0, 0 if way == "session" else -1)
 
@@ -95,7 +98,7 @@ class Room:
         """As a connection does it."""
         tags = b"\x00" if header_version(FETCH, VERSION, "request") >= 2 else b""
         head = struct.pack(">hhih", FETCH, VERSION, 5, 3) + b"raw" + tags
-        reply: Any = self._dispatch(memoryview(bytearray(head + encode_request(FETCH, VERSION, body))), PEER)
+        reply: Any = self._dispatch(memoryview(bytearray(head + encode_request(FETCH, VERSION, body))), CALLER)
         while not isinstance(reply, list):
             reply = reply.finish(await cast("Awaitable[Any]", reply.awaited))
         return decode_response(FETCH, VERSION, memoryview(b"".join(reply)[4:]), 5)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from headrace.api.contract import Caller, Peer, Request
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
+from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -49,7 +50,7 @@ class Room:
         self.see(0)
         sessions = FetchSessions(self.clock, SeededEntropy(1), 10)
         hints = LeaderHints(lambda: self.image, lambda _, broker: (broker.host, broker.port))
-        self.fetch = Fetch(self.host, sessions, self.clock, SeededEntropy(2), disk.off_loop, 50 << 20, hints)
+        self.fetch = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), disk.off_loop, 50 << 20, hints)
         self.has = [0] * COUNT
         self.heard = [-1] * COUNT
         self.session = (0, 0)

@@ -15,7 +15,8 @@ from headrace.coordinators.transactions.commands import AddPartitions, VerifyPar
 from headrace.coordinators.transactions.markers import Mark
 from headrace.model.image import TRANSACTION_STATE_TOPIC, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.model.transaction_end import TransactionEnd
-from headrace.server.remote_transactions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS, CoordinatorDesk, MarkerPost
+from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, check_fields
 from sim.loop import run
@@ -98,7 +99,7 @@ def test_the_coordinator_is_asked_where_it_is() -> None:
         assert await asked.submit(verify) == [ErrorCode.transaction_abortable, ErrorCode.none, ErrorCode.none]
         add = AddPartitions(id_in(1), 7, 3, frozenset({("a", 0), ("b", 0)}), 2)
         assert await asked.submit(add) is ErrorCode.concurrent_transactions
-        assert [(broker, key) for broker, key, _ in remote.asked] == [(THERE, ADD_PARTITIONS_TO_TXN)] * 2
+        assert [(broker, key) for broker, key, _ in remote.asked] == [(THERE, ApiKey.ADD_PARTITIONS_TO_TXN)] * 2
         assert [message.transactions[0].verify_only for _, _, message in remote.asked] == [True, False]
 
     run(story(), seed=1)
@@ -140,7 +141,7 @@ def test_markers_of_one_moment_go_to_a_leader_in_one_request() -> None:
             ErrorCode.invalid_producer_epoch,
         ]
         ((broker, key, message),) = remote.asked
-        assert (broker, key) == (THERE, WRITE_TXN_MARKERS)
+        assert (broker, key) == (THERE, ApiKey.WRITE_TXN_MARKERS)
         (marker,) = message.markers
         assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 3, True)
         assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("a", [1, 2, 3])]
