@@ -1,10 +1,10 @@
-"""The express lane of Fetch: a consumer without a session, as librdkafka's are.
+"""The express lane of Fetch: for consumers without a session, such as librdkafka's.
 
-Such a request is read and its answer written as bytes (api.express_codec), where the full path (api.fetch) builds
-messages for it; the reading between the two is the same. A request for which there are too few records yet waits as its
-bytes, and is read once more when there are enough or its time is up. Whatever is unusual is left to the full path,
-which begins anew: sessions, replicas, racks, errors, aborted transactions, and records that are not in memory. A
-property test holds both paths against each other, byte for byte.
+Such a request is decoded from bytes and its response written as bytes (api.express_codec), where the full path
+(api.fetch) builds messages; partitions are read in the same way. A request for which there are too few bytes waits as
+its frame, and is read once more when there are enough or its timeout has passed. Everything unusual is left to the full
+path, which starts over: sessions, replicas, racks, errors, aborted transactions, and records that are not in memory. A
+request that has waited here does not wait there. A property test compares both paths, byte for byte.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ExpressFetch:
     def answer(
         self, frame: memoryview, version: int, at: int, correlation_id: int, caller: Caller
     ) -> list[Buffer] | None:
-        """The reply with what there is, be it enough or not."""
+        """The reply with what there is, enough or not."""
         found = self._read(frame, version, at, caller)
         return None if found is None else found.whole(version, correlation_id)
 
@@ -91,11 +91,11 @@ class ExpressFetch:
 
 
 class _Answer(Struct):
-    """What there is for a request."""
+    """What was read for a request."""
 
     wait_ms: int
     stable: bool
-    missing_bytes: int = 0  # to what the client would wait for
+    missing_bytes: int = 0  # until min_bytes are reached
     read: list[tuple[Partition, int]] = []  # and the size of its records
     topics: list[tuple[Topic, list[PartitionFound]]] = []
 

@@ -114,7 +114,7 @@ class ConsumerReader:
 
 
 class _WaitingFetch:
-    """A consumer's fetch that waits. It ends by enough bytes, by time, or because the client went away."""
+    """A consumer's fetch that waits, until there are enough bytes, its timeout passes or the client disconnects."""
 
     __slots__ = ("_attempt", "_max_bytes", "_reader", "_reading", "_wait", "reply")
 

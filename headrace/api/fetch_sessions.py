@@ -55,7 +55,7 @@ _W_contra = TypeVar("_W_contra", bound=WantedPartition, contravariant=True)
 
 
 class FetchSession:
-    """The partitions of one client, in the order in which they get their turn."""
+    """The partitions of one client, in the order in which they are read."""
 
     def __init__(self, session_id: int, by_id: bool, now: float) -> None:
         self.id = session_id
@@ -77,7 +77,7 @@ class FetchSession:
                 self.wanted.pop((name, index), None)
 
     def served(self, wanted: WantedPartition) -> None:
-        """A partition that just gave records goes to the end, so that the byte limit starves none."""
+        """A partition that just gave records moves to the end, so that the byte limit starves none."""
         self.wanted.move_to_end((wanted.topic_id if self.by_id else wanted.topic, wanted.index))
 
 

@@ -195,7 +195,7 @@ class ReplicaFetch:
         return session
 
     def _look(self, session: ReplicaSession, max_bytes: int, reader: ReplicaReader, *, is_last: bool) -> Reply:
-        """The answer, if there is something to tell or no more time; else None."""
+        """The response, if there is news or no time left; else None."""
         news, session.news = session.news, {}
         attempt = self._reading.read(FetchPlan(list(news), session, True), max_bytes, reader)
         session.news |= dict.fromkeys(attempt.left_over)
@@ -210,7 +210,8 @@ class ReplicaFetch:
     async def _wait(
         self, session: ReplicaSession, woken: asyncio.Future[None], body: Message, reader: ReplicaReader
     ) -> Message:
-        """Until there is news worth an answer, or time is up. `woken` is from before this began to run."""
+        """Until there is news worth a response, or the timeout has passed. `woken` was made before this began to run:
+        otherwise news in between would be lost."""
         deadline_s = self._clock.monotonic() + body.max_wait_ms / 1000
         while True:
             left_s = deadline_s - self._clock.monotonic()

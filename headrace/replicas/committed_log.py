@@ -1,9 +1,9 @@
-"""A partition's log, how far it is committed and synced, and those who wait for that.
+"""A partition's log, how far it is committed and synced, and the requests that wait for that.
 
-Every partition has one, whatever its role. Who decides how far the log is committed is not known here: a leader's high
-watermark follows from what its followers have (leader_role.py), a follower's from what its leader says
-(followed_log.py). With `headrace.flush=fsync` a record counts once it is on disk; the syncs are asked for here, and the
-owner is told of their outcome through the two callables that it hands in.
+Every partition has one, whatever its role. How far the log is committed is decided elsewhere: a leader's high watermark
+follows from what its followers have (leader_role.py), a follower's from what its leader says (followed_log.py). With
+`headrace.flush=fsync` a record counts once it is on disk; syncs are requested here, and the owner learns of their
+outcome through the two callables that it hands in.
 
 Invariant, asserted where the high watermark is set (`advance`, `cut_back`) and where the last stable offset is derived:
 log start <= last stable offset <= high watermark <= log end. On a leader neither of the two goes back.
@@ -87,11 +87,11 @@ class CommittedLog:
     # --- waiting for it ---------------------------------------------------------------------------------------------
 
     def committed_through(self, last_offset: int) -> asyncio.Future[None] | None:
-        """None when the record at `last_offset` is committed already, else a future of that moment."""
+        """None if the record at `last_offset` is committed, else a future that completes when it is."""
         return None if last_offset < self.high_watermark else self._commits.wait_for(last_offset)
 
     def stored_through(self, last_offset: int) -> asyncio.Future[None] | None:
-        """None when this replica has the record as safely as the topic asks, else a future of that moment."""
+        """None if this replica has the record as safely as the topic asks, else a future that completes then."""
         if not self.log.config.fsync or last_offset < self.log.synced_offset:
             return None
         return self._syncs.wait_for(last_offset)

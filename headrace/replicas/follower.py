@@ -1,13 +1,13 @@
-"""Pulling what others lead: one conversation with each broker that leads something of which this one has a replica.
+"""Pulling partitions from their leaders: one conversation with each broker that leads partitions replicated here.
 
-Plugged into partitions as `Pulls` (broker_context.py): they say whom they follow, and `run` keeps the conversations
-going, in the broker's task group. A conversation is one connection and one fetch session. In each round, partitions
-that are new to their leader's epoch are reconciled first; then one fetch asks for all. A partition that is added while
-a fetch waits for records ends that conversation, and the next one begins at once: elections are rare, and nobody should
-wait half a second for them.
+Plugged into partitions as `Pulls` (broker_context.py): they name the leader they follow, and `run` keeps the
+conversations going, in the broker's task group. A conversation is one connection and one fetch session. In each round,
+partitions that are new to their leader's epoch are reconciled first; then one fetch asks for all. A partition that is
+added while a fetch waits for records ends that conversation, and the next one begins at once: elections are rare, and
+nobody should wait half a second for them.
 
-What holds: what a fetch asks for says what this broker has, as safely as the topic asks: on topics with
-`headrace.flush=fsync` the next fetch goes out when what the last one brought is on disk.
+Invariant: the offset of a fetch says what this broker has, as safely as the topic asks. On topics with
+`headrace.flush=fsync` the next fetch is sent when the records of the last one are on disk.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ EARLIEST = -2
 
 _RECONNECT_S = 0.05
 _LONGEST_RECONNECT_S = 1.0
-_PATIENCE_S = 5.0  # for an answer, beside what a fetch may wait
+_PATIENCE_S = 5.0  # for a response, beyond the max_wait of a fetch
 _RESPONSE_BYTES = 16 << 20
 _IDLE_S = 1.0
-_LOOK_AGAIN_S = 1.0  # at all partitions, however calm it is
-_SOON_MS = 50  # what a fetch waits at most while some partitions are left out of it
+_LOOK_AGAIN_S = 1.0  # at all partitions, even without errors or new roles
+_SOON_MS = 50  # max_wait of a fetch while some partitions are not ready for it
 _YIELD_BYTES = 1 << 20
 
 
@@ -92,11 +92,11 @@ class Conversation:
         self._partition_bytes = partition_bytes
         self._pulled: dict[Partition, Pulled] = {}
         self._session = PullSession()
-        self._changed: list[Pulled] = []  # by the last answer
+        self._changed: list[Pulled] = []  # by the last response
         self._all_ready = False  # when that was last looked at
         self._looked_s = 0.0
         self._news: asyncio.Future[None] | None = None
-        self._fetching: Connection | None = None  # while a fetch waits there for something to arrive
+        self._fetching: Connection | None = None  # while a fetch waits there for records
 
     def __len__(self) -> int:
         return len(self._pulled)
@@ -133,7 +133,7 @@ class Conversation:
             wait_s = min(2 * wait_s, _LONGEST_RECONNECT_S)
 
     async def _talk(self, broker: BrokerImage) -> None:
-        """Until the connection is lost, or there is news that a waiting fetch must not delay."""
+        """Until the connection is lost, or a partition was added that must not wait for a fetch to end."""
         client_id = f"headrace-replica-{self._broker.broker_id}"
         connection = Connection(self._net, self._broker.clock, broker.host, broker.port, client_id, _PATIENCE_S)
         try:
@@ -142,7 +142,7 @@ class Conversation:
             while self._pulled:
                 self._news = asyncio.get_running_loop().create_future()
                 body = await self._question(connection, self._news)
-                if body is not None:  # it counts as asked, so it has to be sent
+                if body is not None:  # the session counts it as sent, so it must be sent
                     if not await self._fetch(connection, body):
                         return
                 elif not self._news.done():
@@ -151,9 +151,9 @@ class Conversation:
             connection.close()
 
     async def _question(self, connection: Connection, news: asyncio.Future[None]) -> Message | None:
-        """What to fetch next; None if nothing can be fetched now, or there is news that comes first.
+        """What to fetch next; None if nothing can be fetched now, or partitions were added that come first.
 
-        As long as all goes well, only those are looked at that got something: there may be thousands."""
+        Without errors only the partitions that got records are looked at: there may be thousands in all."""
         now_s, rate = self._broker.clock.monotonic(), self._broker.follower_throttle.bytes_per_s
         partition_bytes = min(self._partition_bytes, rate)
         calm = self._all_ready and rate == LONG_MAX and now_s - self._looked_s < _LOOK_AGAIN_S
@@ -177,7 +177,7 @@ class Conversation:
         return [pulled for pulled in self._pulled.values() if pulled.not_before_s <= now_s]
 
     def _ready(self) -> list[Pulled]:
-        """A fetch says what we have, so a log takes part only while that is as safe as its topic asks."""
+        """Partitions to fetch. A fetch reports what a log has, so all of the log must be as safe as its topic asks."""
         ready = [pulled for pulled in self._due() if pulled.reconciled and not pulled.out_of_range and pulled.is_safe]
         if self._broker.follower_throttle.is_open:
             return ready
@@ -189,10 +189,10 @@ class Conversation:
     # --- reconciling ------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, connection: Connection) -> None:
-        """Ask, and cut, until both know the same epoch; then find those whose next records are gone."""
+        """Ask and truncate until both know the same epoch; then find a new start for logs whose next offset is gone."""
         for pulled in self._due():
             if not pulled.reconciled and pulled.asked_epoch < 0:
-                pulled.reconciled = True  # an empty log cannot be wrong
+                pulled.reconciled = True  # an empty log cannot diverge
         while open_ := [pulled for pulled in self._due() if not pulled.reconciled]:
             asked = {(pulled.partition.topic, pulled.partition.index): (pulled, pulled.asked_epoch) for pulled in open_}
             body = Message(replica_id=self._broker.broker_id, topics=_by_topic(open_, _epoch_question, "topic"))
@@ -232,7 +232,7 @@ class Conversation:
     # --- fetching ---------------------------------------------------------------------------------------------------
 
     async def _fetch(self, connection: Connection, body: Message) -> bool:
-        """One round; False if there is news and this conversation has to end."""
+        """One round; False if partitions were added, so that this conversation has to end."""
         body.replica_id = self._broker.broker_id
         body.replica_state = Message(replica_id=self._broker.broker_id, replica_epoch=self._broker.broker_epoch or 0)
         body.max_wait_ms = self._wait_ms if self._all_ready else min(self._wait_ms, _SOON_MS)

@@ -1,7 +1,7 @@
 """All partitions that this broker hosts, kept in step with the cluster's image.
 
 Handlers find a partition here, by name or by topic id; the broker calls `follow` with each new image, and `run` looks
-after what only time brings: replicas that fall behind, and high watermarks to be written down. What the host needs from
+after what depends on time: replicas that fall behind, and high watermarks to be saved. What the host needs from
 elsewhere: the logs of the data folder, the settings in force for a topic, and in a cluster the plugs of
 `BrokerContext`.
 
@@ -81,21 +81,21 @@ class ReplicaHost:
         wait_ms: int = 500,
         partition_bytes: int = 4 << 20,
     ) -> None:
-        """Other brokers have replicas, too: called once, before the first `follow`. `lease` says whether this broker
-        may believe that it still leads what it led; the last two are those of its fetches from other leaders."""
+        """Called once on a broker of a cluster, before the first `follow`. `lease` says whether this broker may still
+        believe that it leads what it led; `wait_ms` and `partition_bytes` are those of its fetches from leaders."""
         broker = self._broker
         broker.isr_writes, broker.lease = isr_writes, lease
         broker.pulls = self._pulls = ReplicaPulls(broker, net, wait_ms=wait_ms, partition_bytes=partition_bytes)
 
     def registered(self, broker_epoch: int) -> None:
-        """The cluster knows this broker under a new epoch: whatever it led before, it has to be elected for again."""
+        """This broker has registered under a new epoch: what it led before, it leads only if it is elected again."""
         self._broker.broker_epoch = broker_epoch
         for partition in self.partitions():
             with self._isolated(TopicPartition(partition.topic, partition.index)):
                 partition.forget_role()
 
     def resign_all(self) -> None:
-        """This broker has lost touch with its cluster: others may lead by now what it led."""
+        """This broker has lost touch with its cluster: other brokers may have been elected by now."""
         gone = KafkaError(ErrorCode.not_leader_or_follower, "this broker has lost touch with its cluster")
         for partition in self.partitions():
             if partition.leads:
@@ -125,7 +125,7 @@ class ReplicaHost:
                 await self._logs.off_loop(self._watermarks.save, self._known_watermarks())
 
     async def _review(self) -> None:
-        """All that is led here; among thousands of partitions, others have their turn in between."""
+        """All partitions led here. It yields in between, since there may be thousands."""
         for at, partition in enumerate(list(self.partitions()), 1):
             if partition.leadership is not None:
                 partition.review()
@@ -154,7 +154,7 @@ class ReplicaHost:
         return self.find_by_wire_id(topic_id.bytes, index)
 
     def find_by_wire_id(self, topic_id: bytes, index: int) -> Partition:
-        """By the sixteen bytes of a request: making a UUID of them takes longer than finding the partition."""
+        """By the sixteen bytes of a request: converting them to a UUID takes longer than finding the partition."""
         partitions = self._by_id.get(topic_id)
         if partitions is None:
             raise KafkaError(ErrorCode.unknown_topic_id)
@@ -165,7 +165,7 @@ class ReplicaHost:
             raise self._absent(topic.name if topic is not None else "", index) from None
 
     def _absent(self, topic: str, index: int) -> KafkaError:
-        """A partition that other brokers have is theirs to serve: clients look for its leader when they hear that."""
+        """A partition that exists on other brokers is NOT_LEADER_OR_FOLLOWER, so that clients look for its leader."""
         failure = self._failed.get(TopicPartition(topic, index))
         if failure is not None:
             return KafkaError(ErrorCode.kafka_storage_error, f"{topic}-{index} could not be opened: {failure}")
@@ -174,8 +174,8 @@ class ReplicaHost:
         return KafkaError(ErrorCode.not_leader_or_follower, f"{topic}-{index} is on other brokers")
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
-        """The replica that a consumer in `rack` should read from; None if that is this one. It must be in sync and have
-        what the consumer asks for."""
+        """The replica that a consumer in `rack` should read from; None if that is this one. Only a replica in the ISR
+        that has the offset qualifies."""
         brokers, leadership = self._broker.brokers, partition.leadership
         if leadership is None or leadership.state.isr == (self._broker_id,):
             return None
@@ -195,7 +195,7 @@ class ReplicaHost:
     # --- following the cluster --------------------------------------------------------------------------------------
 
     def on_leadership(self, listener: LeadershipChanged) -> None:
-        """`listener` hears of every partition that this broker starts or stops leading."""
+        """`listener` is called for every partition that this broker starts or stops leading."""
         self._listeners.append(listener)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:

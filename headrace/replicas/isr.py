@@ -1,18 +1,18 @@
-"""The arithmetic of replication: how far a partition is committed, who is in sync, who falls behind. Pure.
+"""The arithmetic of replication: how far a partition is committed, which replicas are in sync, which lag. Pure.
 
-A leader keeps one `Follower` for each other replica, and this file says what follows from them. Called by
-replicas.leadership; no clock and no disk here.
+A leader keeps one `Follower` for each other replica; the functions here derive the rest. Called by replicas.leadership;
+no clock and no disk here.
 
-The rules, each of which keeps a record that was acknowledged from being lost:
+The rules, each of which prevents the loss of an acknowledged record:
 
-- Committed is what everybody has who may become leader: all members of the stored ISR, and those of a change to it that
-  is under way (its additions may be in force already, its removals may not).
-- Only what a follower said to a leader of this epoch counts: before that, its log may part from ours.
-- Nothing is committed while the ISR is smaller than the topic asks for, or while somebody outside of it may still be
-  elected (the eligible leader replicas, KIP-966): they would not have it.
-- A follower joins when it has all that is committed, and all that was in the log when this leader's epoch began: what
-  lies before that may have been committed by an earlier leader.
-- A follower that is about to join is waited for, or a leader alone under load would run away from it for ever.
+- A record is committed when every replica has it that may become leader: all members of the stored ISR, and of a change
+  in flight (its additions may be in force already, its removals may not).
+- Only what a follower has reported to the leader of this epoch counts: before that, its log may diverge.
+- Nothing is committed while the ISR is smaller than min.insync.replicas, or while a replica outside of it may still be
+  elected (the eligible leader replicas, KIP-966), since that one would not have the record.
+- A follower joins when it has all that is committed, and all that was in the log when this leader's epoch began, which
+  an earlier leader may have committed.
+- A follower that is about to join is waited for. Otherwise a leader that is alone under load always stays ahead of it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Follower(Struct):
 
     broker_id: int
     caught_up_s: float
-    """When it last had everything; at first, when the leader's epoch began."""
+    """When it last had everything; initially, when the leader's epoch began."""
     broker_epoch: int = UNKNOWN
-    """Of the broker's start that fetched."""
+    """The broker epoch under which it fetched."""
     end_offset: int = UNKNOWN
     """Where its log ends; unknown until it has fetched."""
     start_offset: int = UNKNOWN
@@ -43,14 +43,14 @@ class Follower(Struct):
     asked_end: int = UNKNOWN
 
     def fetched(self, broker_epoch: int, offset: int, leader_end: int, now_s: float) -> None:
-        """It has everything before `offset`, and asks for what follows."""
+        """It has everything before `offset`, and fetches what follows."""
         if broker_epoch != self.broker_epoch:
             self.broker_epoch = broker_epoch
             self.asked_end = UNKNOWN
         if offset >= leader_end:
             self.caught_up_s = now_s
         elif self.asked_end != UNKNOWN and offset >= self.asked_end:
-            self.caught_up_s = max(self.caught_up_s, self.asked_s)  # it has got what there was when it asked before
+            self.caught_up_s = max(self.caught_up_s, self.asked_s)  # it has all that the log had at its previous fetch
         self.end_offset = offset
         self.asked_s, self.asked_end = now_s, leader_end
 
@@ -71,9 +71,9 @@ def may_commit(partition: PartitionImage, min_isr: int) -> bool:
 def committed_end(
     own_end: int, followers: Mapping[int, Follower], counted: Iterable[int], waited_for: Iterable[int]
 ) -> int | None:
-    """Where the part of the log ends that all of `counted` (the leader left out) have; None while one has not said.
+    """The lowest log end of the leader and of all in `counted`; None while one of these has not fetched yet.
 
-    `waited_for` are about to join: what they have counts as well."""
+    `waited_for` are about to join: their log ends count as well."""
     end = own_end
     for broker_id in counted:
         follower = followers.get(broker_id)
@@ -99,6 +99,6 @@ def falls_behind(follower: Follower, own_end: int, limits: Limits, now_s: float)
 
 
 def is_near(follower: Follower, epoch_start: int, own_end: int, limits: Limits, now_s: float) -> bool:
-    """Worth waiting for: it would be in sync if it were counted."""
+    """It would be in sync if it were a member, so the commit waits for it."""
     known = follower.end_offset != UNKNOWN and follower.end_offset >= epoch_start
     return known and not falls_behind(follower, own_end, limits, now_s)

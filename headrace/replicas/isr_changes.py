@@ -1,10 +1,10 @@
-"""How a leader gets the set of its replicas in sync written down: one change at a time, and what if nobody knows.
+"""How a leader stores its ISR: one change at a time, and what it does when the outcome is unknown.
 
 One for each partition; replicas.partition calls `review` whenever the set may have to change, and replicas.host every
 second for all. What should be written follows from leadership.py; the cluster room does the writing (`IsrStore`).
 
-Invariant: a change that is under way stays so, also when its outcome is unknown, until a newer state is seen, it was
-refused, or this broker leads no longer.
+Invariant: a change whose outcome is unknown stays in flight until a newer state is seen, it was rejected, or this
+broker has stopped leading.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRY_AGAIN_S = 1.0
 
 
 class LedPartition(Protocol):
-    """A partition, as far as its ISR is concerned."""
+    """What is needed here of a partition."""
 
     topic: str
 
@@ -51,7 +51,7 @@ class IsrChanges:
         self._broker = broker
 
     def review(self) -> None:
-        """Write down who is in sync now, if that has changed."""
+        """Store the ISR if it has changed."""
         partition, broker = self._partition, self._broker
         leadership = partition.leadership
         if leadership is None or broker.isr_writes is None or not broker.in_touch():
@@ -68,7 +68,7 @@ class IsrChanges:
         self._write(leadership, wanted, joins)
 
     def leave(self, state: PartitionImage) -> None:
-        """This broker cannot lead any more although it is alive: its disk failed. Another one that is in sync will."""
+        """Leave the ISR although this broker is alive, because its disk failed: another member will be elected."""
         own = self._broker.broker_id
         kept = {broker: epoch for broker, epoch in zip(state.isr, state.isr_epochs, strict=True) if broker != own}
         if state.leader == own and len(kept) < len(state.isr) and kept and self._broker.isr_writes is not None:
@@ -76,7 +76,7 @@ class IsrChanges:
             self._broker.isr_writes.change(self._partition.topic, without, ()).add_done_callback(self._left)
 
     def _left(self, written: asyncio.Future[PartitionImage]) -> None:
-        """Somebody may have been faster with another change; then it is tried again on that."""
+        """Another change may have been stored first; then retry on top of that one."""
         if not written.cancelled() and written.exception() is None and not self._partition.leads:
             self._broker.clock.call_later(_TRY_AGAIN_S, self.leave, written.result())
 
@@ -99,12 +99,14 @@ class IsrChanges:
         call_later = self._broker.clock.call_later
         if error is None and written.result().version > leadership.state.version:
             self._partition.apply(written.result())
-        elif error is None:  # it was refused, perhaps because somebody who was to join has been started again
+        elif error is None:  # rejected, maybe because a broker that was to join has restarted
             call_later(_TRY_AGAIN_S, self._withdraw, leadership, wanted)
         elif isinstance(error, KafkaError) and error.code is ErrorCode.not_leader_or_follower:
             self._partition.resign(error)
-        else:  # it may have been stored or not: both sets count until a newer state is seen
-            logger.warning("%s: it is not known who is stored as in sync: %s", self._partition, error)
+        else:  # stored or not: both sets count until a newer state is seen
+            logger.warning(
+                "%s: it is unknown whether the ISR change was stored; trying again: %s", self._partition, error
+            )
             call_later(_TRY_AGAIN_S, self._write, leadership, wanted, joins)
 
     def _withdraw(self, leadership: Leadership, wanted: PartitionImage) -> None:

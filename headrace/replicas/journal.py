@@ -1,8 +1,8 @@
-"""Internal topics as journals: records in, and everything that was ever written out again.
+"""Internal topics as journals: the coordinators append their records and read all of them back after an election.
 
-The coordinators keep their state this way. An append is in the log when the call returns, in the order of the calls;
-it counts once committed. Records may belong to a producer's transaction; then its end is told too when the journal is
-read back, and it is for the reader to keep the two together.
+Called by the coordinators' runtime. An append is in the log when the call returns, in the order of the calls; it counts
+once it is committed. Records may belong to a producer's transaction: then its end is among the entries that are read
+back, and the reader matches the two.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class TopicJournal:
         return _committed(hosted, appended)
 
     def append_end(self, topic: str, partition: int, end: TransactionEnd) -> Awaitable[None]:
-        """Write the end of a producer's transaction, in the same manner."""
+        """Write the end of a producer's transaction, as `append` does."""
         hosted = self._host.find(topic, partition)
         hosted.check_enough_replicas()
         return _committed(hosted, hosted.append_end(end))
 
     async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
-        """Everything stored, in order, in chunks, once it is committed: what an earlier leader acknowledged may be
-        among what this one does not know to be committed yet."""
+        """Everything stored, in order, in chunks. Waits first until all of it is committed: an earlier leader may have
+        acknowledged records that this one does not know to be committed yet."""
         hosted = self._host.find(topic, partition)
         offset, end = hosted.log.start_offset, hosted.log.end_offset
         waiting = hosted.committed_log.committed_through(end - 1)
@@ -83,7 +83,7 @@ class TopicJournal:
 
 
 def _entries(data: bytes, at: int, header: BatchHeader) -> Iterator[JournalEntry]:
-    """What one batch has to tell; nothing, if compaction has emptied it."""
+    """The entries of one batch; none if compaction has emptied it."""
     if header.is_control:
         end = read_marker(data, at)
         if end is not None:

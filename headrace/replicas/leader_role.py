@@ -1,4 +1,4 @@
-"""What a partition has while this broker leads it: followers, refused producers, and how far the log is committed.
+"""What a partition has while this broker leads it: its followers, rejected producers, and the rule of the commit.
 
 One for each leader epoch: replicas.partition makes it when it is elected and throws it away when it resigns, so nothing
 that belongs to one epoch reaches the next. A record is committed once all replicas have it that may lead after this one
@@ -40,7 +40,7 @@ class LeaderRole:
         self._committed_log = committed_log
         self._log = committed_log.log
         self._broker = broker
-        self._deletions = CommitWaiters()  # for all in sync to have deleted as well
+        self._deletions = CommitWaiters()  # wait until all in sync have deleted, too
 
     def begin(self, state: PartitionImage) -> None:
         """The epoch's start is on record before the first append under it."""
@@ -53,7 +53,7 @@ class LeaderRole:
             committed_log.sync_soon()
 
     def go_on(self, state: PartitionImage) -> None:
-        """The same leader in the same epoch: replicas or ISR are others."""
+        """A new state of the same leader epoch: the replicas or the ISR have changed."""
         self._know_replicas(state)
         leadership = self.leadership
         if leadership is not None:
@@ -153,7 +153,7 @@ class LeaderRole:
         return found
 
     def isr_change_due(self) -> tuple[PartitionImage, Joins] | None:
-        """The state that should be stored next and who joins in it; None if it is right, or a change is under way."""
+        """See `Leadership.change_due`."""
         if self.leadership is None:
             return None
         committed_log, broker = self._committed_log, self._broker
@@ -166,7 +166,7 @@ class LeaderRole:
         )
 
     def deleted_everywhere(self, before: int) -> asyncio.Future[None] | None:
-        """None when nobody in sync has records before this offset any more, else a future of that moment."""
+        """None if no member of the ISR has records before this offset, else a future that completes then."""
         leadership = self.leadership
         if leadership is None or leadership.lowest_start(self._log.start_offset) >= before:
             return None

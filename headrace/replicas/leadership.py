@@ -1,12 +1,11 @@
-"""The leader's side of one partition under one epoch: what it knows of the other replicas, and changes to the ISR.
+"""What a leader knows of the other replicas of one partition in one epoch, and which ISR it should store next.
 
-Made by replicas.partition when it starts to lead a partition that has other replicas, thrown away when it stops. The
-arithmetic is in isr.py.
+Owned by replicas.leader_role, for partitions that have other replicas. The arithmetic is in isr.py.
 
-What holds: one change of the ISR is under way at a time. While it is, what counts as committed must be on all members
-of the ISR as stored and as wanted, for nobody knows which of the two is in force. It ends when a state is seen that is
-newer than the one the change was based on: since changes are compared with the version they are based on, from then on
-it cannot take effect any more unless it is that state.
+Invariant: one ISR change is in flight at a time. While it is, a record counts as committed only if all members of both
+sets have it, the stored ISR and the wanted one, since it is not known which is in force. The change ends when a state
+is seen that is newer than the one it was based on: changes are stored by compare-and-set on the version, so an older
+change cannot take effect any more.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ class Leadership:
         self.state = state
         self.epoch_start = epoch_start
         self.followers: dict[int, Follower] = {}
-        self.wanted: PartitionImage | None = None  # a change that is under way
+        self.wanted: PartitionImage | None = None  # an ISR change in flight
         self._broker_id = broker_id
         self.adopt(state, now_s)
 
     def adopt(self, state: PartitionImage, now_s: float) -> None:
-        """What is stored now, under the same leader epoch."""
+        """Take over the stored state of the same leader epoch."""
         if self.wanted is not None and state.version > self.state.version:
             self.wanted = None
         self.state = state
@@ -66,8 +65,8 @@ class Leadership:
     def fetched(
         self, broker_id: int, broker_epoch: int, offset: int, own_end: int, now_s: float, start: int = UNKNOWN
     ) -> None:
-        """A replica has everything from `start` to before `offset`. Raises KafkaError if it is none, or from an earlier
-        life."""
+        """A replica has everything from `start` to before `offset`. Raises KafkaError if the broker is no replica, or
+        fetches under an older broker epoch than before."""
         follower = self.followers.get(broker_id)
         if follower is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"broker {broker_id} has no replica here")
@@ -80,12 +79,12 @@ class Leadership:
         follower.start_offset = start
 
     def lowest_start(self, own_start: int) -> int:
-        """From where on everybody in sync has the log: what lies before is nowhere any more."""
+        """The lowest log start in the ISR: records before it are deleted on every member."""
         members = [self.followers[broker_id] for broker_id in self.state.isr if broker_id in self.followers]
         return min([own_start, *(follower.start_offset for follower in members)])
 
     def grew(self, before: int, now_s: float) -> None:
-        """The log ended at `before` until now: whoever has everything up to there was caught up until now."""
+        """The log ended at `before` until now: a follower that has everything up to there was caught up until now."""
         for follower in self.followers.values():
             if follower.end_offset >= before:
                 follower.caught_up_s = now_s
@@ -111,7 +110,7 @@ class Leadership:
     def change_due(
         self, own_end: int, high_watermark: int, limits: Limits, alive: Alive, now_s: float
     ) -> tuple[PartitionImage, Joins] | None:
-        """The state that should be stored next and who joins in it; None if it is right, or a change is under way."""
+        """The state to store next and the brokers that join in it; None if it is stored, or a change is in flight."""
         if self.wanted is not None:
             return None
         state = self.state
@@ -132,7 +131,7 @@ class Leadership:
             and follower.broker_id not in joining
             and falls_behind(follower, own_end, limits, now_s)
         }
-        # With enough in sync nobody outside may lead, which has to be written down before anything is committed.
+        # With enough in sync nobody outside the ISR may lead. That must be stored before anything is committed.
         to_clear = bool(state.elr) and may_commit(replace(state, elr=()), limits.min_isr)
         if not joins and not late and not to_clear:
             return None
@@ -141,6 +140,6 @@ class Leadership:
 
 
 def _lives(follower: Follower, alive: Alive) -> bool:
-    """The start of the broker that fetched is the one that is alive."""
+    """The broker is alive, under the broker epoch under which it fetched."""
     found = alive.get(follower.broker_id)
     return found is not None and found.epoch == follower.broker_epoch

@@ -45,9 +45,9 @@ class Partition:
         self.isr_changes = IsrChanges(self, broker)
         self.state: PartitionImage | None = None
         self.leader_epoch = -1
-        self.in_sync = 1  # replicas that are, this one among them
+        self.in_sync = 1  # size of the ISR
         self.alone = True  # there is no other replica
-        self.ends = 0  # of transactions, that were written here
+        self.ends = 0  # how many ends of transactions were written here
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -75,12 +75,12 @@ class Partition:
         return self._leader is not None and self._leader.is_settling
 
     def knows_better(self, state: PartitionImage) -> bool:
-        """Whether what is known here of the cluster's state is newer than `state`."""
+        """Whether the state that is known here is newer than `state`."""
         known = self.state
         return known is not None and (state.leader_epoch, state.version) < (known.leader_epoch, known.version)
 
     def apply(self, state: PartitionImage) -> None:
-        """Take the role that the cluster's state gives this broker. What is not newer than what is known is ignored."""
+        """Take the role that this state gives this broker. A state that is not newer than the known one is ignored."""
         known = self.state
         if known is not None and (state.leader_epoch, state.version) <= (known.leader_epoch, known.version):
             return
@@ -172,7 +172,7 @@ class Partition:
             raise KafkaError(ErrorCode.not_leader_or_follower)
         self.check_epoch(known_epoch)
         if offset > self.high_watermark:
-            raise KafkaError(ErrorCode.offset_not_available, f"{self} has not heard of a commit of {offset} yet")
+            raise KafkaError(ErrorCode.offset_not_available, f"{self} does not know of a commit at {offset} yet")
 
     def check_epoch(self, known_epoch: int) -> None:
         if known_epoch >= 0 and known_epoch != self.leader_epoch:
@@ -248,11 +248,11 @@ class Partition:
         return self.alone and not config.fsync and config.min_insync_replicas <= 1
 
     def committed(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when the records are committed already, else a future of that moment."""
+        """None if the records are committed, else a future that completes when they are."""
         return self.committed_log.committed_through(appended.last_offset)
 
     def stored(self, appended: Appended) -> asyncio.Future[None] | None:
-        """None when this broker alone holds the records as safely as the topic asks, else a future of that moment."""
+        """None if this replica has the records as safely as the topic asks, else a future that completes then."""
         return self.committed_log.stored_through(appended.last_offset)
 
     # --- its followers ----------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class Partition:
         return None if self._leader is None else self._leader.isr_change_due()
 
     def review(self) -> None:
-        """What only time brings: a replica that fell behind, one that need not be waited for any more, a dead disk."""
+        """Called every second: a replica may have fallen behind or be waited for no longer, or the disk has failed."""
         if self.log.offline is not None:
             self.disk_failed(f"{self} is offline after a disk error: {self.log.offline}")
             return
@@ -280,7 +280,7 @@ class Partition:
     # --- damage -----------------------------------------------------------------------------------------------------
 
     def disk_failed(self, why: str) -> None:
-        """The disk under this log is broken: whoever waits is told, and another replica may lead."""
+        """The disk of this log failed: waiting requests get an error, and another replica may lead."""
         leadership = self.leadership
         self.resign(KafkaError(ErrorCode.kafka_storage_error, why))
         if leadership is not None:
@@ -332,7 +332,7 @@ class Partition:
         return self.log.epochs.latest, self.log.end_offset
 
     def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
-        """Where the history of a reader that stands at `offset`, its last record of `last_epoch`, parts from ours."""
+        """Where the log of a reader at `offset`, whose last record is of `last_epoch`, diverges from this one."""
         epoch, end = self.end_of_epoch(last_epoch)
         if epoch == -1:
             raise KafkaError(ErrorCode.offset_out_of_range)
@@ -352,7 +352,7 @@ class Partition:
         return self.log.start_offset
 
     def deleted_everywhere(self, before: int) -> asyncio.Future[None] | None:
-        """None when nobody in sync has records before this offset any more, else a future of that moment."""
+        """None if no member of the ISR has records before this offset, else a future that completes then."""
         return None if self._leader is None else self._leader.deleted_everywhere(before)
 
     def reconfigure(self, config: TopicConfig) -> None:

@@ -1,7 +1,8 @@
-"""A replica's side of a fetch session (KIP-227): all partitions are named once, later only what changed.
+"""The follower's side of a fetch session (KIP-227): all partitions are named once, later only what changed.
 
-Kept by replicas.follower, one for each conversation with a leader. What holds: `asked` is what the leader believes that
-we want, so an answer about a partition that is not in it, or that is pulled anew meanwhile, is none of ours.
+Owned by replicas.follower, one for each conversation with a leader; the leader's side is `ReplicaSession` in
+api/replica_fetch.py. Invariant: `asked` is what the leader has been asked for, so a response about a partition that is
+not in it, or that is pulled under a new epoch by now, is ignored.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ class PullSession:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = 0
-        self._told: dict[Key, tuple[int, int]] = {}  # where our logs start and end
+        self._told: dict[Key, tuple[int, int]] = {}  # where the log starts and ends, as sent
         self.asked: dict[Key, Pulled] = {}
 
     def restart(self) -> None:
-        """Begin anew; the leader forgets what it knew under the same number."""
+        """Open a new session; the leader then drops the old one."""
         self._epoch = 0
         self._told.clear()
         self.asked.clear()
 
     @property
     def is_open(self) -> bool:
-        """The leader remembers what it was asked for."""
+        """The leader keeps this session, so only changes need to be sent."""
         return self._epoch > 0
 
     def request(self, wanted: Iterable[Pulled], partition_bytes: int) -> Message:
-        """The fields of a Fetch that say what is wanted from now on."""
+        """The fields of a Fetch that name the partitions wanted from now on."""
         current = {(pulled.partition.topic_id, pulled.partition.index): pulled for pulled in wanted}
         topics: dict[uuid.UUID, Message] = {}
         for key, pulled in current.items():
@@ -52,7 +53,7 @@ class PullSession:
         )
 
     def request_more(self, changed: Iterable[Pulled], partition_bytes: int) -> Message:
-        """The same partitions as before, of which only these may have got something."""
+        """The same partitions as before; only the log ends of these may have changed."""
         topics: dict[uuid.UUID, Message] = {}
         for pulled in changed:
             key = (pulled.partition.topic_id, pulled.partition.index)
@@ -64,7 +65,7 @@ class PullSession:
     def _mention(
         self, topics: dict[uuid.UUID, Message], key: Key, pulled: Pulled, partition_bytes: int, *, known: bool
     ) -> None:
-        """Unless the leader knows already."""
+        """Add the partition to the request, unless the leader knows its log start and end already."""
         extent = (pulled.log.start_offset, pulled.offset)
         if known and self._told.get(key) == extent:
             return
@@ -84,7 +85,7 @@ class PullSession:
         )
 
     def answered(self, session_id: int) -> None:
-        """The leader keeps this session; 0: it keeps none, and has to be told everything each time."""
+        """The leader keeps this session. With 0 it keeps none, and every request must name everything."""
         self._id = session_id
         if session_id:
             self._epoch += 1
@@ -92,7 +93,7 @@ class PullSession:
             self.restart()
 
     def mention_again(self, key: Key) -> None:
-        """What came of this partition was of no use: without being asked the leader would not send it again."""
+        """Its records could not be stored: the leader sends them again only if the partition is named again."""
         self._told.pop(key, None)
 
     def pulled(self, key: Key) -> Pulled | None:

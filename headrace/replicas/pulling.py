@@ -1,8 +1,8 @@
-"""One partition on its way to be like its leader's: what has been done, and what has to be done next.
+"""Pulling one partition from its leader: how far that has come, and which step is next.
 
-Kept by replicas.follower, one for each partition and leader epoch: when the epoch or the leader changes, it is thrown
-away, and whatever an answer to it still brings is ignored. The order within an epoch is fixed: reconcile, which cuts
-off what the leader does not have, and only then fetch.
+Owned by replicas.follower, one for each partition and leader epoch: when the epoch or the leader changes, it is thrown
+away, and later responses to its requests are ignored. The order within an epoch is fixed: first reconcile, which
+truncates what the leader does not have, and only then fetch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
 
-# Errors that pass: leader and follower hear of elections at different times.
+# Temporary errors: leader and follower learn of an election at different times.
 _PASSING = {
     ErrorCode.fenced_leader_epoch,
     ErrorCode.unknown_leader_epoch,
@@ -38,10 +38,10 @@ class Pulled:
         self._broker_id = broker_id
         self.epoch = partition.leader_epoch
         self.reconciled = False
-        self.out_of_range = False  # the leader's log begins after the end of ours
+        self.out_of_range = False  # the leader's log starts after the end of this one
         self.not_before_s = 0.0
         self._wait_s = _FIRST_WAIT_S
-        self._said = ErrorCode.none  # the last trouble that was logged
+        self._said = ErrorCode.none  # the last error that was logged
 
     @property
     def log(self) -> PartitionLog:
@@ -53,18 +53,18 @@ class Pulled:
 
     @property
     def is_safe(self) -> bool:
-        """What is in the log is stored as the topic asks; what a disk lost that failed to sync never is again."""
+        """All of the log is stored as the topic asks. That never becomes true again once a sync has failed."""
         log = self.log
         return log.offline is None and (not log.config.fsync or log.synced_offset >= log.end_offset)
 
     @property
     def is_damaged(self) -> bool:
-        """Part of the log is damaged, and waits to be cut off."""
+        """Part of the log is damaged, and waits to be truncated."""
         return self.offset < self.log.end_offset
 
     @property
     def is_throttled(self) -> bool:
-        """Its topic wants it to catch up slowly; in sync it is not held up."""
+        """Its topic limits the rate at which it catches up, and it is not in sync."""
         partition, state = self.partition, self.partition.state
         listed = self.log.config.follower_throttled
         return (
@@ -81,38 +81,38 @@ class Pulled:
         return self.log.epochs.latest
 
     async def reconcile(self, asked: int, answer: Message) -> None:
-        """Take in where `asked` ended in the leader's log."""
+        """Apply the leader's answer to where epoch `asked` ended in its log."""
         check(answer.error_code)
         if asked != self.asked_epoch:
-            return  # the log was cut meanwhile: ask again
+            return  # the log was truncated meanwhile: ask again
         step = next_step(self.log.epochs, self.offset, asked, answer.leader_epoch, answer.end_offset)
         if step.cut_at < self.offset:
             logger.info(
-                "%s: cutting %d records that its leader does not have", self.partition, self.offset - step.cut_at
+                "%s: truncating %d records that its leader does not have", self.partition, self.offset - step.cut_at
             )
-        if step.cut_at < self.offset or step.ask_again:  # also where only an epoch without records has to go
+        if step.cut_at < self.offset or step.ask_again:  # also if only an epoch without records has to be removed
             await self.partition.followed_log.reshape(self.epoch, self.log.truncate_to, step.cut_at)
         if step.ask_again and self.asked_epoch >= 0:
             if self.asked_epoch >= asked:
                 raise KafkaError(
-                    ErrorCode.unknown_leader_epoch, f"{self.partition}: nothing could be cut off epoch {asked}"
+                    ErrorCode.unknown_leader_epoch, f"{self.partition}: nothing of epoch {asked} could be truncated"
                 )
             return
         self.reconciled = True
 
     async def start_over(self, leader_start: int) -> None:
-        """The leader no longer has what comes next in this log."""
+        """The leader does not have the next offset any more: restart the log where the leader's begins."""
         if leader_start > self.offset:
             logger.warning("%s: its leader's log starts at %d, going on from there", self.partition, leader_start)
             await self.partition.followed_log.reshape(self.epoch, self.log.restart_at, leader_start)
-        else:  # the leader's log ends before ours, which an earlier answer of this leader denied
+        else:  # the leader's log ends before this one, against its earlier answer
             self.reconciled = False
         self.out_of_range = False
 
     # --- fetching ---------------------------------------------------------------------------------------------------
 
     async def take(self, answer: Message) -> None:
-        """Append what a fetch brought, and learn what is committed. Raises KafkaError; then nothing has changed."""
+        """Append the fetched batches and take over the high watermark. If it raises KafkaError, nothing has changed."""
         if answer.error_code == ErrorCode.offset_out_of_range:
             self.out_of_range = True
             return
@@ -122,7 +122,7 @@ class Pulled:
         if len(records) >= HEADER_BYTES:
             first = read_header(records).base_offset
             if first < self.offset and self.log.start_offset == self.offset:
-                # The leader's log starts in the middle of a batch, and so must ours: the batch comes whole.
+                # The leader's log starts in the middle of a batch, which is sent whole: so must this one.
                 await self.partition.followed_log.reshape(self.epoch, self.log.restart_at, first)
             end = self.offset
             self.partition.followed_log.take(self.epoch, records)
@@ -135,7 +135,7 @@ class Pulled:
         self._said = ErrorCode.none
 
     def failed(self, error: KafkaError | OSError, now_s: float) -> None:
-        """Try again after a while, which grows."""
+        """Retry later, with exponential backoff."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
         if code not in _PASSING and code is not self._said:
             logger.warning("%s: cannot follow its leader: %s; trying again", self.partition, error)

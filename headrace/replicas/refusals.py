@@ -1,12 +1,14 @@
-"""Idempotent producers that were refused for a reason that passes, and what is behind the refused batch.
+"""Idempotent producers with a batch that was rejected for a temporary reason, and their batches behind it.
 
-A producer has up to five batches on their way. If the first is refused because the disk is full or too few replicas are
-in sync, and the reason is gone when the second arrives, then the second must not be taken: it would be written before
-the first, or be refused as out of order, at which producers begin a new epoch and send everything again, doubles
-included. So whoever is behind a refused batch shares its refusal, until that batch has come again.
+A producer has up to five batches in flight. If the first is rejected because the disk is full or too few replicas are
+in sync, and the reason is gone when the second arrives, the second must be rejected as well: otherwise it would be
+written before the first, or fail as out of order, upon which producers begin a new epoch and resend everything,
+duplicates included. So every batch behind a rejected one gets the same error, until the rejected one has been sent
+again.
 
-Owned by replicas.partition, in memory, for as long as it leads in one epoch. A producer that gives up on the batch goes
-on with a higher epoch, or with the same sequence for its next batch; one that does neither is let go after a while.
+Owned by replicas.leader_role, in memory, for one leader epoch: a new leader has rejected nobody, and batches that the
+one before rejected may be written by now. A producer that gives up on a batch goes on with a higher epoch, or with the
+same sequence for its next batch; one that does neither is forgotten after ten minutes.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ class Refusals:
         self.by_producer: dict[int, _Refused] = {}
 
     def check(self, records: memoryview, written: Mapping[int, Producer], now_ms: int) -> None:
-        """Raises KafkaError for what is behind a refused batch. `written` is what the log knows of producers: what
-        follows directly on what is written is behind nothing."""
+        """Raises KafkaError for a batch behind a rejected one. `written` is the log's producer state: a batch that
+        directly follows the last written one is behind nothing."""
         header = _first(records)
         refused = None if header is None else self.by_producer.get(header.producer_id)
         if header is None or refused is None:
@@ -58,7 +60,7 @@ class Refusals:
             )
 
     def refused(self, records: memoryview, error: KafkaError, now_ms: int) -> None:
-        """This batch was refused; the first that was counts."""
+        """This batch was rejected; of several batches of a producer the first counts."""
         header = _first(records)
         if header is None or header.producer_id < 0 or header.base_sequence < 0:
             return
@@ -71,12 +73,8 @@ class Refusals:
             refused = _Refused(header.producer_epoch, header.base_sequence, error.code, now_ms)
             self.by_producer[header.producer_id] = refused
 
-    def forget(self) -> None:
-        """A new leader has refused nobody: what came to the one before may be written by now."""
-        self.by_producer.clear()
-
     def accepted(self, records: memoryview) -> None:
-        """What was refused is written now, or never will be."""
+        """The rejected batch is written now, or never will be."""
         header = _first(records)
         if header is not None:
             known = self.by_producer.get(header.producer_id)
@@ -85,5 +83,5 @@ class Refusals:
 
 
 def _first(records: memoryview) -> BatchHeader | None:
-    """A producer sends one batch at a time; of several the first decides, for they stand or fall together."""
+    """A producer sends one batch at a time. Of several the first decides: they are accepted or rejected together."""
     return read_header(records) if len(records) >= HEADER_BYTES else None

@@ -1,10 +1,9 @@
-"""The slow look at everything that is stored: a batch that rots on disk is found before it is needed.
+"""The daily check of everything that is stored: a batch that is damaged on disk is found before it is needed.
 
-Runs in the broker's task group, a mebibyte at a time and so many a second, over all partitions, and begins anew when it
-is through, a day after it began at the earliest. What is found is logged and counted. A follower that is not needed for
-the commits of its partition then mends its copy: it tells its leader that it has no more than what lies before the
-damage, waits until it is stored that it is out of sync, cuts the log there and pulls the rest again (pulling.py). A
-leader lays the partition down, if another replica is in sync, and becomes such a follower.
+Runs in the broker's task group over all partitions, a mebibyte at a time and at a limited rate, once a day. Damage is
+logged and counted. A follower that is not needed for the commits of its partition then repairs its copy: it reports to
+its leader only what lies before the damage, waits until it is stored that it is out of sync, truncates the log there
+and pulls the rest again (pulling.py). A leader resigns, if enough others are in sync, and becomes such a follower.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A limit on the bytes a second that replicas which catch up may take, so that clients keep the rest of the network.
+"""A limit on the bytes per second for replicas that catch up, so that clients keep the rest of the network.
 
-As in Kafka: `leader.replication.throttled.rate` and `follower.replication.throttled.rate` are a broker's rates, and a
-topic names the replicas they hold for, `leader.replication.throttled.replicas` and the same for followers, as
-PARTITION:BROKER or `*`. A replica that is in sync is never held up. Owned by replicas.home; api.fetch asks for the
-leader's side, replicas.follower for the follower's.
+As in Kafka: `leader.replication.throttled.rate` and `follower.replication.throttled.rate` are a broker's rates, and
+`leader.replication.throttled.replicas` and `follower.replication.throttled.replicas` of a topic name the replicas they
+apply to, as PARTITION:BROKER or `*`. A replica that is in sync is never throttled. Owned by replicas.broker_context;
+replicas.leader_role uses the leader's, replicas.follower the follower's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVERYBODY = "*"
 
 
 class Throttle:
-    """Open while no more went through than the rate allows; one answer may go beyond it, and is waited off."""
+    """Open while the rate is kept. One response may exceed it; then it is closed until the excess is made up for."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class Throttle:
         return self._owed_bytes <= 0
 
     def passed(self, size: int) -> None:
-        """So many bytes went through."""
+        """`size` bytes were sent or received."""
         if self._bytes_per_s != LONG_MAX and size:
             self._owed_bytes += size
 

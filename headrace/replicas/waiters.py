@@ -1,7 +1,8 @@
-"""Those who wait for a partition: producers for a record to be committed, consumers and replicas for records to come.
+"""Requests that wait for a partition: producers for a commit, consumers and replicas for new records.
 
-Owned by `replicas.partition`, which wakes them; everything runs on the event loop, so there are no locks. A waiter
-that is no longer interested is simply marked done and skipped.
+Owned by replicas.committed_log, which wakes them; everything runs on the event loop, so there are no locks. A waiter
+that has given up is marked done and skipped. Waiting consumers count visible bytes only (log/visible.py): batches
+without records wake nobody.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ HIGH_WATERMARK_NEWS_S = 0.02  # how long replicas are left without news of nothi
 
 
 class CommitWaiters:
-    """Futures that complete once an offset lies below a rising mark. Nearly all come in the order of offsets, so a
-    queue will do; only who asks again for what was written before has to find his place."""
+    """Futures that complete once an offset lies below a rising mark. Nearly all arrive in the order of offsets, so a
+    queue is enough; only a retry of an older append needs a search for its position."""
 
     __slots__ = ("_queue",)
 
@@ -50,11 +51,11 @@ class CommitWaiters:
             future = self._queue.popleft()[1]
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # the connection of who asked may be gone, and asyncio need not report that
+                future.exception()  # its connection may be closed: asyncio need not report it
 
 
 class Wanting:
-    """One fetch that waits for `missing_bytes` more over all its partitions, or for what changes its answer."""
+    """One fetch that waits for `missing_bytes` more over all its partitions, or for a change of role."""
 
     __slots__ = ("done", "has_news", "missing_bytes")
 
@@ -78,7 +79,7 @@ class FetchWaiters:
     __slots__ = ("wanting",)
 
     def __init__(self) -> None:
-        self.wanting: dict[Wanting, None] = {}  # whoever came first is woken first
+        self.wanting: dict[Wanting, None] = {}  # in order of arrival, which is the order of waking
 
     def enter(self, wanting: Wanting) -> None:
         self.wanting[wanting] = None
@@ -96,10 +97,10 @@ class FetchWaiters:
 
 
 class Audience(Enum):
-    """What a reader gets to see."""
+    """Which records a reader may see: its isolation level."""
 
     COMMITTED = "committed"
-    STABLE = "stable"  # and of no open transaction
+    STABLE = "stable"  # read_committed: nothing of open transactions
 
 
 class Watcher(Protocol):
@@ -135,13 +136,13 @@ class Readers:
         self._committed = FetchWaiters()
         self._stable = FetchWaiters()
         self._watchers: dict[Watcher, None] = {}
-        self._stable_seen = 0  # how far the waiting readers of stable records know of
+        self._stable_seen = 0  # the last stable offset that its waiting readers know of
         self._uncommitted_bytes = 0
-        self._ends_waiting = False  # ends of transactions are among what is not committed
+        self._ends_waiting = False  # markers are among the uncommitted batches
         self._notifying: Timer | None = None
 
     def enter(self, wanting: Wanting, audience: Audience, partition: Watermarked) -> None:
-        """`wanting` is told of what comes, until it leaves."""
+        """`wanting` counts what arrives from now on, until it leaves."""
         if audience is Audience.COMMITTED:
             self._committed.enter(wanting)
         else:
@@ -159,15 +160,15 @@ class Readers:
         self._watchers.pop(watcher, None)
 
     def appended(self, size: int, *, ends: bool = False) -> None:
-        """So many bytes more are in the log; maybe they are the end of a transaction."""
+        """`size` visible bytes were appended. `ends`: they are the end of a transaction."""
         self._uncommitted_bytes += size
         self._ends_waiting = self._ends_waiting or ends
         for watcher in self._watchers:
             watcher.notify()
 
     def committed(self, before: int, offset: int, end: int, partition: Watermarked) -> None:
-        """The high watermark went from `before` to `offset`, the log ends at `end`. How many bytes that is follows from
-        its share of the offsets: whoever waits for bytes waits for about so many."""
+        """The high watermark moved from `before` to `offset`, and the log ends at `end`. The number of bytes between is
+        estimated from the share of offsets, which is exact enough for min_bytes."""
         if offset == end:
             size = self._uncommitted_bytes
         else:
@@ -209,8 +210,8 @@ class Followed(Watermarked, Protocol):
 
 
 class Wait:
-    """For so many bytes more over all these partitions, for what changes the answer, or for the time to be up: then
-    `due` is done. Who gives up cancels it."""
+    """A wait for so many bytes over all these partitions, for a change of role, or for the timeout: then `due` is done.
+    A request that is no longer needed cancels `due`."""
 
     __slots__ = ("_partitions", "_timer", "_wanting", "due", "in_vain")
 
@@ -218,7 +219,7 @@ class Wait:
         self, partitions: Sequence[Followed], audience: Audience, missing_bytes: int, wait_s: float, clock: Clock
     ) -> None:
         self.due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.in_vain = False  # time was up, and nothing had come
+        self.in_vain = False  # the timeout passed, and nothing was added
         self._partitions = partitions
         self._wanting = Wanting(missing_bytes, self.due)
         for partition in partitions:

@@ -1,13 +1,13 @@
-"""How far partitions were committed when that was last written down: a hint for the time after a restart.
+"""The file of high watermarks: a hint for the time after a restart.
 
-A replica that starts again knows where its log ends and not how much of that is committed. As a follower it hears from
-its leader. As a leader it finds out when the others fetch; until then, and if nobody else is left to fetch, it lets
-consumers read as far as this file says. What was committed stays committed, so an old file says too little, never too
-much.
+A replica that restarts knows where its log ends, but not how much of it is committed. A follower learns that from its
+leader. A leader finds out when the others fetch; until then, and if no other replica is left to fetch, consumers may
+read up to the offset in this file. What was committed stays committed, so an old file names too low an offset, never
+one too high. Owned by replicas.host, which writes it every few seconds and at a clean stop.
 
 File `high-watermarks`, text: a first line `headrace-high-watermarks 1`, then one line `TOPIC_ID PARTITION OFFSET` for
-each partition with more than one replica. It is replaced whole. A file of another version or with a senseless line is
-ignored.
+each partition with more than one replica. It is replaced as a whole. A file of another version or with an invalid line
+is ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Watermarks:
         return self._known.get((topic_id, partition), 0)
 
     def save(self, offsets: Mapping[tuple[uuid.UUID, int], int]) -> None:
-        """Blocks. A full disk leaves the old file, which is as good as none: there will be a next time."""
+        """Blocks. If the disk is full, the old file stays, and the next save tries again."""
         if offsets == self._known:
             return
         lines = [

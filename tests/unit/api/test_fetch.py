@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.api.contract import Peer
+from headrace.api.contract import Caller, Peer
 from headrace.api.express_fetch import ExpressFetch
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_sessions import FetchSessions
