@@ -15,6 +15,9 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+import threading
+
+from headrace.log import failing
 from headrace.log.appended import Appended
 from headrace.wire.batches import read_header
 from headrace.wire.checksum import crc32c
@@ -89,15 +92,30 @@ cdef class SegmentTail:
 
 
 cdef class LogTail:
-    cdef public int64_t start_offset, end_offset, bytes_since_checkpoint, _now_ms, _newest_offset, _newest_position
-    cdef public bint _changed, _followed
+    cdef public int64_t start_offset, end_offset, bytes_since_checkpoint, now_ms, newest_offset, newest_position, cuts
+    cdef public bint changed, followed, hears_all
     cdef public tuple segments
-    cdef public object config, offline, dedup, producers, epochs, _lock, _newest, _shelf, _unsynced
+    cdef public object config, offline, producers, epochs, committed_offset, lock, newest, grown
+    cdef object _headroom
 
     # What `config` says, and that it is `config` that says so.
     cdef object _read_config
     cdef bint _batches_stay_closed
     cdef int64_t _max_message_bytes, _after_max_ms, _before_max_ms, _segment_bytes, _segment_ms, _segment_index_bytes
+
+    def __init__(self, tuple segments, int64_t start_offset, int64_t end_offset, config, epochs, producers, headroom,
+                 int64_t now_ms):
+        self.segments = segments
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.config = config
+        self.epochs = epochs
+        self.producers = producers
+        self._headroom = headroom
+        self.now_ms = now_ms
+        self.newest_offset = self.newest_position = -1
+        self.lock = threading.RLock()
+        self.grown = int
 
     cdef _read(self):
         config = self.config
@@ -112,11 +130,11 @@ cdef class LogTail:
 
     def append_usual(self, records, int32_t leader_epoch, int64_t now_ms):
         """What PartitionLog.append does for a client, if `records` is one batch about which nothing is special; else
-        None, and nothing has happened."""
+        None, and nothing has happened. OSError if the write fails; then nothing has happened, either."""
         cdef Py_buffer view
         if self.config is not self._read_config:
             self._read()
-        if not self._batches_stay_closed or self.offline is not None or self.dedup is not None:
+        if not self._batches_stay_closed or self.offline is not None or self.hears_all:
             return None
         PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
         try:
@@ -143,7 +161,7 @@ cdef class LogTail:
             return None
         if <uint32_t> int32_at(batch + 17) != <uint32_t> crc32c(records[21:]):
             return None
-        with self._lock:
+        with self.lock:
             segment = self.segments[-1]
             offset = self.end_offset
             following = offset + last_offset_delta + 1
@@ -151,9 +169,9 @@ cdef class LogTail:
                 return None
             if self._has_outgrown(segment, size, following, now_ms):
                 return None
-            if self._shelf.headroom is not None:
-                self._shelf.headroom.take(size)
-            self._now_ms = now_ms
+            if self._headroom is not None:
+                self._headroom.take(size)
+            self.now_ms = now_ms
             stamp(batch, offset, leader_epoch)
             self._put(segment, records, size)
             self.end_offset = following
@@ -170,7 +188,7 @@ cdef class LogTail:
             return False
         return base_sequence == <int64_t> producer.next_sequence and epoch == <int64_t> producer.epoch
 
-    def _outgrown(self, SegmentTail segment not None, int64_t size, int64_t next_offset, int64_t now_ms):
+    def outgrown(self, SegmentTail segment not None, int64_t size, int64_t next_offset, int64_t now_ms):
         """Whether this write would make a segment, which is not empty, too large or too old."""
         if self.config is not self._read_config:
             self._read()
@@ -184,23 +202,66 @@ cdef class LogTail:
             or (segment._index is not None and 8 * len(segment._index.offsets) >= self._segment_index_bytes)
         )
 
-    def _write(self, SegmentTail segment not None, records):
-        """Put what is stamped into the active segment's file. KafkaError, and the file is as before, if that fails."""
+    def write(self, SegmentTail segment not None, records):
+        """Put what is stamped into the active segment's file. OSError, and the file is as before, if that fails."""
         self._put(segment, records, len(records))
 
     cdef _put(self, SegmentTail segment, records, int64_t size):
-        try:
-            with segment.file as file:
-                try:
-                    file.append((records,))
-                except OSError:
-                    self._cut_back(segment, file)
-                    raise
-        except OSError as error:
-            raise self._write_failed(error) from error
-        self._newest_offset, self._newest_position = self.end_offset, segment.size
-        self._newest = bytes(records) if self._followed and size <= KEPT_BYTES else None
-        self._followed = False
+        with segment.file as file:
+            try:
+                file.append((records,))
+            except OSError:
+                failing.cut_back(self, segment, file)
+                raise
+        self.newest_offset, self.newest_position = self.end_offset, segment.size
+        self.newest = bytes(records) if self.followed and size <= KEPT_BYTES else None
+        self.followed = False
         self.bytes_since_checkpoint += size
-        self._changed = True
-        self._unsynced.add(self)
+        self.changed = True
+        self.grown()
+
+
+cdef class TailView:
+    """What a log shows of its tail, for as much as it costs to look there directly."""
+
+    cdef public LogTail tail
+
+    @property
+    def start_offset(self):
+        return self.tail.start_offset
+
+    @property
+    def end_offset(self):
+        return self.tail.end_offset
+
+    @property
+    def segments(self):
+        return self.tail.segments
+
+    @property
+    def config(self):
+        return self.tail.config
+
+    @property
+    def offline(self):
+        return self.tail.offline
+
+    @property
+    def epochs(self):
+        return self.tail.epochs
+
+    @property
+    def producers(self):
+        return self.tail.producers
+
+    @property
+    def committed_offset(self):
+        return self.tail.committed_offset
+
+    @property
+    def cuts(self):
+        return self.tail.cuts
+
+    @property
+    def bytes_since_checkpoint(self):
+        return self.tail.bytes_since_checkpoint

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 from array import array
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from headrace.log import failing
 from headrace.log.appended import Appended
 from headrace.log.files import PooledFile
 from headrace.log.indexes import SegmentIndex
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.errors import KafkaError
-from headrace.world.disk import File
+
+if TYPE_CHECKING:
+    from headrace.log.headroom import Headroom
+    from headrace.log.leader_epochs import LeaderEpochs
+    from headrace.log.producer_state import ProducerStates
+    from headrace.log.segment import Segment
 
 _RECENT_BATCHES = 256
 _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
@@ -58,38 +64,49 @@ class SegmentTail:
 
 class LogTail:
     __slots__ = (
-        "_changed", "_followed", "_lock", "_newest", "_newest_offset", "_newest_position", "_now_ms", "_shelf",
-        "_unsynced", "bytes_since_checkpoint", "config", "dedup", "end_offset", "epochs", "offline", "producers",
-        "segments", "start_offset",
+        "_headroom", "bytes_since_checkpoint", "changed", "committed_offset", "config", "cuts", "end_offset", "epochs",
+        "followed", "grown", "hears_all", "lock", "newest", "newest_offset", "newest_position", "now_ms", "offline",
+        "producers", "segments", "start_offset",
     )  # fmt: skip
 
-    config: TopicConfig
-    segments: tuple[Any, ...]
-    start_offset: int
-    end_offset: int
-    offline: OSError | None
-    bytes_since_checkpoint: int
-    _lock: threading.RLock
-    _unsynced: set[Any]
-    _now_ms: int  # of the last append
-    _changed: bool  # since a checkpoint that says so
-    _followed: bool  # somebody has read exactly what was written last
-    _newest: bytes | None  # that, in the active segment, if somebody follows and it is small
-    _newest_offset: int  # where it begins, in the log and in the segment's file
-    _newest_position: int
-
-    if TYPE_CHECKING:  # what is built on this has these
-
-        def _cut_back(self, segment: Any, file: File) -> None: ...
-
-        def _write_failed(self, error: OSError) -> KafkaError: ...
+    def __init__(
+        self,
+        segments: tuple[Segment, ...],
+        start_offset: int,
+        end_offset: int,
+        config: TopicConfig,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        headroom: Headroom | None,
+        now_ms: int,
+    ) -> None:
+        self.segments = segments
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.config = config
+        self.offline: OSError | None = None
+        self.cuts = 0  # truncations since the log was opened
+        self.committed_offset: int | None = None  # the high watermark, once somebody has told
+        self.bytes_since_checkpoint = 0
+        self.epochs = epochs
+        self.producers = producers
+        self.hears_all = False  # LogStates.hears_all: no append is usual then
+        self.now_ms = now_ms  # of the last append
+        self.changed = False  # since a checkpoint that says so
+        self.followed = False  # somebody has read exactly what was written last
+        self.newest: bytes | None = None  # that, in the active segment, if somebody follows and it is small
+        self.newest_offset = -1  # where it begins, in the log and in the segment's file
+        self.newest_position = -1
+        self.lock = threading.RLock()  # of the segments and the end: held for moments, as every append takes it
+        self.grown: Callable[[], object] = int  # called after each write; whoever builds the log puts it here
+        self._headroom = headroom
 
     def append_usual(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended | None:
         """What PartitionLog.append does for a client, if `records` is one batch about which nothing is special; else
-        None, and nothing has happened."""
+        None, and nothing has happened. OSError if the write fails; then nothing has happened, either."""
         return None
 
-    def _outgrown(self, segment: SegmentTail, size: int, next_offset: int, now_ms: int) -> bool:
+    def outgrown(self, segment: SegmentTail, size: int, next_offset: int, now_ms: int) -> bool:
         """Whether this write would make a segment, which is not empty, too large or too old."""
         config, index = self.config, segment._index
         return (
@@ -99,20 +116,65 @@ class LogTail:
             or (index is not None and 8 * len(index.offsets) >= config.segment_index_bytes)
         )
 
-    def _write(self, segment: SegmentTail, records: memoryview) -> None:
-        """Put what is stamped into the active segment's file. KafkaError, and the file is as before, if that fails."""
-        try:
-            with segment.file as file:
-                try:
-                    file.append((records,))
-                except OSError:
-                    self._cut_back(segment, file)
-                    raise
-        except OSError as error:
-            raise self._write_failed(error) from error
-        self._newest_offset, self._newest_position = self.end_offset, segment.size
-        self._newest = bytes(records) if self._followed and len(records) <= _KEPT_BYTES else None
-        self._followed = False
+    def write(self, segment: SegmentTail, records: memoryview) -> None:
+        """Put what is stamped into the active segment's file. OSError, and the file is as before, if that fails."""
+        with segment.file as file:
+            try:
+                file.append((records,))
+            except OSError:
+                failing.cut_back(self, segment, file)
+                raise
+        self.newest_offset, self.newest_position = self.end_offset, segment.size
+        self.newest = bytes(records) if self.followed and len(records) <= _KEPT_BYTES else None
+        self.followed = False
         self.bytes_since_checkpoint += len(records)
-        self._changed = True
-        self._unsynced.add(self)
+        self.changed = True
+        self.grown()
+
+
+class TailView:
+    """What a log shows of its tail, for as much as it costs to look there directly."""
+
+    __slots__ = ("tail",)
+
+    tail: LogTail
+
+    @property
+    def start_offset(self) -> int:
+        return self.tail.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.tail.end_offset
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.tail.segments
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.tail.config
+
+    @property
+    def offline(self) -> OSError | None:
+        return self.tail.offline
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self.tail.epochs
+
+    @property
+    def producers(self) -> ProducerStates:
+        return self.tail.producers
+
+    @property
+    def committed_offset(self) -> int | None:
+        return self.tail.committed_offset
+
+    @property
+    def cuts(self) -> int:
+        return self.tail.cuts
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        return self.tail.bytes_since_checkpoint

@@ -1,7 +1,7 @@
 """Which transactions of a partition were aborted: what a read_committed reader is told, so that it can skip them.
 
-Filled by partition_log.py and by recovery when they meet an abort marker; asked by every read_committed fetch, so it is
-in memory whole, as numbers in one array: producer id, first offset, offset of the marker, last stable offset. Entries
+A derived state (derived.py), told of abort markers; asked by every read_committed fetch, so it is in memory whole, as
+numbers in one array: producer id, first offset, offset of the marker, last stable offset. Entries
 are in the order of their markers. The last stable offset is that of the moment after the marker: no transaction that
 was aborted later begins before it, so a search can stop there.
 
@@ -20,9 +20,14 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.log import producer_snapshots as snapshots
+from headrace.log.derived import MARKER, DerivedState, Join, LogOnDisk, Moment, Occasion, Store, StoredBatch, Trim
+from headrace.log.partition_folder import PartitionFolder
+from headrace.log.producer_state import EndedTxn, ProducerStates
 from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
 
@@ -31,15 +36,8 @@ _FIELDS = struct.Struct(">qqqq")
 _CRC = struct.Struct(">I")
 _ENTRY_BYTES = _FIELDS.size + _CRC.size
 _WIDTH = 4
+_NO_END = 1 << 62
 _FIRST, _MARKER, _STABLE = 1, 2, 3  # places in an entry
-
-
-class EndedTxn(NamedTuple):
-    producer_id: int
-    first_offset: int
-    marker_offset: int
-    stable_offset: int
-    """The first offset of the oldest transaction that is still open, or the one after the marker."""
 
 
 class Unsaved(NamedTuple):
@@ -54,8 +52,15 @@ class Unsaved(NamedTuple):
         return len(self.entries) // _ENTRY_BYTES
 
 
-class AbortedTxns:
-    def __init__(self) -> None:
+class AbortedTxns(DerivedState):
+    __slots__ = ("_numbers", "_producers", "saved")
+
+    hears = MARKER
+    suffixes = (SUFFIX,)
+
+    def __init__(self, producers: ProducerStates) -> None:
+        """`producers` is as of the batch before the one that this is told of: it knows which transactions are open."""
+        self._producers = producers
         self._numbers = array("q")
         self.saved = 0
 
@@ -111,12 +116,100 @@ class AbortedTxns:
     def _marker(self, place: int) -> int:
         return self._numbers[_WIDTH * place + _MARKER] if place < len(self) else -1
 
-    def clear(self) -> None:
-        self._replace(array("q"), 0)
-
     def _replace(self, numbers: array[int], gone_before: int) -> None:
         self._numbers = numbers
         self.saved = max(0, min(self.saved - gone_before, len(self)))
+
+    # -- as derived state ---------------------------------------------------------------------------------------------
+
+    def load(self, log: LogOnDisk) -> int:
+        """Entries behind `safe_to` do not count: a crash may have taken their markers. If a file is damaged, all are
+        made anew from the log."""
+        folder, bases = log.folder, [segment.base_offset for segment in log.segments]
+        named = log.named(SUFFIX)
+        for base in named:
+            if base not in bases:  # of no segment
+                folder.disk.remove(_path(folder.directory, base))
+        self._numbers = array("q")
+        is_sound = not named or self._take_files(folder, bases, log.checkpoint.segment)
+        if is_sound and log.clean:
+            self.saved = len(self)
+            return log.end_offset
+        if not is_sound:
+            self._numbers = self._made_anew(log)
+        self.cut_tail(log.safe_to)
+        for base, end in zip(bases, (*bases[1:], _NO_END), strict=True):
+            if is_sound:
+                cut_file(folder.disk, folder.directory, base, self.markers_within(base, end))
+            else:
+                replace_file(folder.disk, folder.directory, base, self.encoded(base, end))
+        self.saved = len(self)
+        return log.safe_to
+
+    def _take_files(self, folder: PartitionFolder, bases: Sequence[int], torn_from: int) -> bool:
+        """Add what the files of these segments have; False if one is damaged. Those of the segment `torn_from` and
+        later ones may end in rubbish: it was being written, and the log has it."""
+        for base, end in zip(bases, (*bases[1:], _NO_END), strict=True):
+            try:
+                data = folder.disk.read_bytes(_path(folder.directory, base))
+            except FileNotFoundError:
+                continue
+            if not self._take(data, end) and base < torn_from:
+                return False
+        return True
+
+    def _made_anew(self, log: LogOnDisk) -> array[int]:
+        producers = ProducerStates()
+        made = AbortedTxns(producers)
+        oldest = [offset for offset in log.named(snapshots.SUFFIX) if offset <= log.segments[0].base_offset]
+        known_to = snapshots.newest(producers, log.folder, oldest)
+        for batch in log.batches(known_to, log.safe_to):
+            made.appended(batch)
+            producers.remember_batch(batch.header, batch.marker, batch.now_ms)
+        return made._numbers
+
+    def appended(self, batch: StoredBatch) -> None:
+        marker = batch.marker() if batch.header.is_control else None
+        if marker is not None and not marker.commit:
+            ended = self._producers.ended_by(batch.header)
+            if ended is not None:
+                self.add(ended)
+
+    def cut_back(self, log: LogOnDisk) -> None:
+        self.cut_tail(log.end_offset)
+        base = log.segments[-1].base_offset
+        kept = self.markers_within(base, log.end_offset)
+        cut_file(log.folder.disk, log.folder.directory, base, kept)
+
+    def restarted(self, log: LogOnDisk) -> None:
+        self._replace(array("q"), 0)
+
+    def trimmed(self, trim: Trim) -> None:
+        """Whoever still reads a file must know which of its records were aborted."""
+        self.cut_head(trim.readable_from)
+
+    def joining(self, join: Join) -> None:
+        """Make one file for what is to become one segment, and forget the transactions of which nothing is left.
+        Nothing is lost if the swap does not come about: their records went in an earlier run."""
+        folder = join.folder
+        with join.lock:
+            unsaved = self.unsaved(join.bases)
+        self._save(folder, unsaved)
+        with join.lock:
+            self.drop(join.dropped_markers)
+            entries = self.encoded(join.first, join.following)
+        replace_file(folder.disk, folder.directory, join.first, entries)
+
+    def snapshot(self, moment: Moment) -> Store | None:
+        if moment.occasion not in (Occasion.SYNC, Occasion.CHECKPOINT) or len(self) == self.saved:
+            return None
+        return Store(partial(self._save, moment.folder, self.unsaved(moment.bases)), durable=True)
+
+    def _save(self, folder: PartitionFolder, unsaved: Sequence[Unsaved]) -> None:
+        if unsaved:
+            save(folder.disk, folder.directory, unsaved)
+            self.saved += sum(piece.length for piece in unsaved)
+            folder.names_unsynced = True
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +217,7 @@ class AbortedTxns:
         """What is not on disk yet; `bases` are the segments' base offsets. `saved` moves once it has been written."""
         numbers, work = self._numbers, list[Unsaved]()
         place = self.saved
-        for base, following in zip(bases, (*bases[1:], 1 << 62), strict=True):
+        for base, following in zip(bases, (*bases[1:], _NO_END), strict=True):
             end = _place(numbers, following)
             if end > place:
                 position = _ENTRY_BYTES * (place - _place(numbers, base))
@@ -185,23 +278,6 @@ def cut_file(disk: Disk, directory: Path, base_offset: int, count: int) -> None:
             file.sync()
         finally:
             file.close()
-
-
-def load(disk: Disk, directory: Path, bases: Sequence[int], torn_from: int) -> AbortedTxns | None:
-    """The entries in the files of these segments; None if a file is damaged.
-
-    Files of the segment `torn_from` and later ones may end in rubbish: it was being written, and the log has it.
-    """
-    txns = AbortedTxns()
-    for base, end in zip(bases, (*bases[1:], 1 << 62), strict=True):
-        try:
-            data = disk.read_bytes(_path(directory, base))
-        except FileNotFoundError:
-            continue
-        if not txns._take(data, end) and base < torn_from:
-            return None
-    txns.saved = len(txns)
-    return txns
 
 
 def _place(numbers: array[int], offset: int) -> int:

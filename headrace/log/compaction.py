@@ -2,7 +2,7 @@
 
 Called by logs.py for topics with cleanup.policy=compact. One run: note the last offset of each key in the dirty part
 (cleaned_to to the active segment), run everything before it through cleaning.py, write what is left to `.cleaned`
-files, and swap them in (trimming.py). Neighbouring segments that together fit into one are joined. The work goes in
+files, and swap them in (swapping.py). Neighbouring segments that together fit into one are joined. The work goes in
 steps of about a megabyte through Disk.off_loop: between two steps the event loop and other work have their turn, so a
 run of hours delays nobody by more than one step's hold on the interpreter.
 
@@ -20,7 +20,7 @@ from headrace.log.cleaning import Decided, KeyMap, clean
 from headrace.log.indexes import SegmentIndex
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment, Shelf, segment_path
-from headrace.log.trimming import Swap
+from headrace.log.swapping import Swap
 from headrace.wire.batches import walk
 
 _STEP_BYTES: Final = 1 << 20

@@ -1,9 +1,9 @@
 """Deduplication by message id: a record whose `headrace.id` header was seen lately is acknowledged and not stored.
 
-Only on topics with headrace.dedup.window.ms; there every batch is opened. Called by partition_log.py: `sift` before the
-write, which changes nothing, `stored` after it. A batch that loses records is written anew with its producer id,
-sequences, offsets and codec, empty if it loses all: so retries, replicas and a restart find what the producer sent, and
-an acknowledged duplicate is committed when its first is. What a follower takes and what recovery finds is `learn`ed.
+Only on topics with headrace.dedup.window.ms; there every batch is opened. partition_log.py calls `sift` before the
+write, which changes nothing; after it the ids are learned as every derived state learns (derived.py). A batch that
+loses records is written anew with its producer id, sequences, offsets and codec, empty if it loses all: so retries,
+replicas and a restart find what the producer sent, and an acknowledged duplicate is committed when its first is.
 
 The ids are in id_window.py, on disk in id_journal.py. Time is this broker's when the record was stored, or when its
 transaction was committed; what a start had to read from the log counts from then. A duplicate does not count anew.
@@ -12,21 +12,18 @@ transaction was committed; what a start had to read from the log counts from the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import NamedTuple
 
 from headrace.log import timestamps
+from headrace.log.derived import PLAIN, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch
 from headrace.log.id_journal import Frame, IdJournal, Kind
 from headrace.log.id_window import DIGEST_BYTES, NO_TRANSACTION, IdWindow
-from headrace.log.reading import segment_at
-from headrace.log.segment import Segment
-from headrace.model.topic_config import TopicConfig
+from headrace.log.producer_state import ProducerStates
 from headrace.wire import records as wire_records
 from headrace.wire.batches import BatchHeader, Buffer, walk
-from headrace.wire.end_markers import read_marker
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed
-from headrace.world.disk import Disk
 
 ID_HEADER = b"headrace.id"
 
@@ -84,29 +81,16 @@ class Dedup:
                 here.add(digest)
         return keep
 
-    def stored(self, sifted: Sifted, base_offset: int, now_ms: int) -> int:
-        """What `sift` gave is in the log. How many ids had to leave before their time."""
-        before = self.window.forgotten
-        next_offset = base_offset
-        for (_, header), digests in zip(sifted.found, sifted.fresh, strict=True):
-            next_offset += header.last_offset_delta + 1
-            self._add(digests, _transaction_of(header), next_offset, now_ms)
-        return self.window.forgotten - before
-
-    def learn(self, buffer: Buffer, at: int, header: BatchHeader, now_ms: int) -> None:
-        """A batch that lies in the log with its offset: all its ids are new. One that cannot be opened has none."""
+    def learn(self, batch: StoredBatch) -> None:
+        """A batch that lies in the log: all its ids are new. One that cannot be opened has none."""
+        header = batch.header
         if header.is_control:
-            marker = read_marker(buffer, at)
+            marker = batch.marker()
             if marker is not None:
-                self.ended(header.producer_id, header.next_offset, commit=marker.commit, now_ms=now_ms)
+                self.ended(header.producer_id, header.next_offset, commit=marker.commit, now_ms=batch.now_ms)
             return
-        try:
-            _, section = wire_records.open_batch(buffer, at)
-            ids = wire_records.scan_header(section, header.record_count, ID_HEADER)
-        except Malformed:
-            return
-        digests = [digest for digest in map(_digest, ids) if digest is not None]
-        self._add(digests, _transaction_of(header), header.next_offset, now_ms)
+        digests = _digests_in(batch) if batch.ids is None else batch.ids
+        self._add(digests, _transaction_of(header), header.next_offset, batch.now_ms)
 
     def ended(self, producer_id: int, next_offset: int, *, commit: bool, now_ms: int) -> None:
         """A transaction has ended, by a marker that lies before `next_offset`."""
@@ -121,70 +105,110 @@ class Dedup:
             kind = Kind.COUNTED if transaction == NO_TRANSACTION else Kind.PENDING
             self.journal.note(Frame(kind, next_offset, now_ms, transaction, digests))
 
-    def take(self, end_offset: int, now_ms: int, first_open: int | None) -> Unwritten:
-        """What the files lack; called with the log's lock held."""
-        needed_from = end_offset if first_open is None else first_open
-        return Unwritten(self, self.journal.take(end_offset, now_ms), end_offset, now_ms, needed_from)
 
+class SeenIds(DerivedState):
+    """Deduplication as derived state (derived.py); `dedup` is None on a topic that does not ask for it."""
 
-class Unwritten(NamedTuple):
-    dedup: Dedup
-    frames: bytes
-    end_offset: int
-    now_ms: int
-    needed_from: int
+    __slots__ = ("_producers", "dedup", "duplicates_dropped", "hears", "ids_forgotten")
 
-    def write(self) -> None:
-        """Blocks."""
-        self.dedup.journal.write(
-            self.frames,
-            self.end_offset,
-            now_ms=self.now_ms,
+    asks_others = True
+
+    def __init__(self, producers: ProducerStates) -> None:
+        self._producers = producers
+        self.dedup: Dedup | None = None
+        self.hears = 0
+        self.duplicates_dropped = 0  # records that were acknowledged and not stored
+        self.ids_forgotten = 0  # ids that left before their time for want of memory
+
+    def load(self, log: LogOnDisk) -> int:
+        """The files, and for the rest the log itself, whose ids count from now."""
+        self._use(None)
+        if not log.config.dedup_window_ms:
+            return log.end_offset
+        if log.checkpoint.restart_at is not None:  # what is there is of the log before
+            self._use(_begun(log))
+            return log.end_offset
+        dedup, known_to = _loaded(log, self._producers.first_unstable())
+        self._use(dedup)
+        return max(log.start_offset, known_to)
+
+    def appended(self, batch: StoredBatch) -> None:
+        dedup = self.dedup
+        if dedup is None:
+            return
+        forgotten = dedup.window.forgotten
+        dedup.learn(batch)
+        if batch.ids is not None:
+            self.ids_forgotten += dedup.window.forgotten - forgotten
+
+    def restarted(self, log: LogOnDisk) -> None:
+        if self.dedup is not None:
+            self._use(_begun(log))
+
+    def reconfigured(self, log: LogOnDisk) -> None:
+        config = log.config
+        if self.dedup is None:
+            if config.dedup_window_ms:
+                self._use(_begun(log))
+        elif config.dedup_window_ms:
+            self.dedup.window.limit(config.dedup_window_ms, config.dedup_max_bytes)
+        else:
+            self.dedup.journal.remove()
+            self._use(None)
+
+    def _use(self, dedup: Dedup | None) -> None:
+        self.dedup = dedup
+        self.hears = 0 if dedup is None else PLAIN
+
+    def snapshot(self, moment: Moment) -> Store | None:
+        if self.dedup is None or moment.occasion not in (Occasion.SYNC, Occasion.CHECKPOINT):
+            return None
+        end_offset, now_ms, first_open = moment.end_offset, moment.now_ms, self._producers.first_unstable()
+        journal = self.dedup.journal
+        write = partial(
+            journal.write,
+            journal.take(end_offset, now_ms),
+            end_offset,
+            now_ms=now_ms,
             window_ms=self.dedup.window.window_ms,
-            needed_from=self.needed_from,
+            needed_from=end_offset if first_open is None else first_open,
         )
+        return Store(write, durable=False)
 
 
-def begun(disk: Disk, directory: Path, end_offset: int, config: TopicConfig) -> Dedup:
-    """For a topic that asks for it from now on: nothing has been seen yet."""
-    journal = IdJournal(disk, directory, end_offset)
+def _begun(log: LogOnDisk) -> Dedup:
+    """For a topic that asks for it from now on, or a log that starts over: nothing has been seen yet."""
+    journal = IdJournal(log.folder.disk, log.folder.directory, log.end_offset)
     journal.remove()
-    return Dedup(IdWindow(config.dedup_window_ms, config.dedup_max_bytes), journal)
+    return Dedup(IdWindow(log.config.dedup_window_ms, log.config.dedup_max_bytes), journal)
 
 
-def loaded(
-    disk: Disk,
-    segments: Sequence[Segment],
-    offsets: tuple[int, int],
-    first_open: int | None,
-    config: TopicConfig,
-    now_ms: int,
-) -> Dedup:
-    """What the files say of a log with these offsets (start, end), and for the rest the log itself; blocks. The first
-    open transaction starts at `first_open`."""
-    start, end = offsets
+def _loaded(log: LogOnDisk, first_open: int | None) -> tuple[Dedup, int]:
+    """What the files say, and up to which offset. The first open transaction starts at `first_open`."""
+    end, now_ms, config = log.end_offset, log.now_ms, log.config
     window = IdWindow(config.dedup_window_ms, config.dedup_max_bytes)
-    journal = IdJournal(disk, segments[0].directory)
+    journal = IdJournal(log.folder.disk, log.folder.directory)
     for frame in journal.read(end):
         if frame.kind == Kind.PENDING:
             window.add(frame.digests, frame.producer_id, frame.time_ms)
         elif frame.kind in (Kind.COUNTED, Kind.ABORTED):
             window.end(frame.producer_id, commit=False, now_ms=frame.time_ms)
             window.add(frame.digests, NO_TRANSACTION, frame.time_ms)
+    window.expire(now_ms)
     covered = journal.covered
     if journal.is_new:
-        within = timestamps.find_time(segments, now_ms - config.dedup_window_ms, start, end)
+        within = timestamps.find_time(log.segments, now_ms - config.dedup_window_ms, log.start_offset, end)
         covered = min(end if within is None else within[0], end if first_open is None else first_open)
-    dedup = Dedup(window, journal)
-    _learn_from(segments, max(start, covered), dedup, now_ms)
-    window.expire(now_ms)
-    return dedup
+    return Dedup(window, journal), covered
 
 
-def _learn_from(segments: Sequence[Segment], offset: int, dedup: Dedup, now_ms: int) -> None:
-    for segment in segments[segment_at(segments, offset) :]:
-        for position, header in segment.headers(segment.locate(offset, wait=True), segment.size, wait=True):
-            dedup.learn(segment.peek(position, header.size, wait=True), 0, header, now_ms)
+def _digests_in(batch: StoredBatch) -> list[bytes]:
+    try:
+        _, section = wire_records.open_batch(*batch.stored())
+        ids = wire_records.scan_header(section, batch.header.record_count, ID_HEADER)
+    except Malformed:
+        return []
+    return [digest for digest in map(_digest, ids) if digest is not None]
 
 
 def _transaction_of(header: BatchHeader) -> int:

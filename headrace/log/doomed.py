@@ -1,17 +1,24 @@
-"""Files that are no longer part of a log but may still be read by somebody who asked before.
+"""Segments that are no longer part of a log, but whose files may still be read by somebody who asked before.
 
-They are named `*.deleted`, stay for file.delete.delay.ms, and are removed by `purge`, or at the next start.
+The .log files are named `*.deleted`, stay for file.delete.delay.ms, and are removed by `purge`, or at the next start.
+What lies beside a segment, indexes and files of derived states, goes at once.
 """
 
 from __future__ import annotations
 
 from headrace.log.files import PooledFile
-from headrace.world.disk import Disk
+from headrace.log.partition_folder import PartitionFolder
+from headrace.log.segment import INDEX_SUFFIXES, Segment, Shelf
 
 
 class DoomedFiles:
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    __slots__ = ("_folder", "_shelf", "_suffixes", "_waiting")
+
+    def __init__(self, shelf: Shelf, folder: PartitionFolder, suffixes: tuple[str, ...]) -> None:
+        """`suffixes` are those of derived states' files."""
+        self._shelf = shelf
+        self._folder = folder
+        self._suffixes = suffixes
         self._waiting: list[tuple[int, int, PooledFile]] = []
 
     def __len__(self) -> int:
@@ -21,15 +28,19 @@ class DoomedFiles:
         """Of the segments whose files are still there."""
         return [base_offset for _, base_offset, _ in self._waiting]
 
-    def add(self, file: PooledFile, base_offset: int, due_ms: int) -> None:
-        file.rename(file.path.with_name(file.path.name + ".deleted"))
-        self._waiting.append((due_ms, base_offset, file))
+    def add(self, segment: Segment, due_ms: int, *, replaced: bool = False) -> None:
+        """Take a segment's files away; whoever is reading it may finish. `replaced`: another segment takes its name, so
+        what derived states know of it stays."""
+        self._shelf.indexes.forget(segment)
+        segment.file.rename(segment.file.path.with_name(segment.file.path.name + ".deleted"))
+        self._waiting.append((due_ms, segment.base_offset, segment.file))
+        self._folder.remove(segment.base_offset, INDEX_SUFFIXES if replaced else (*INDEX_SUFFIXES, *self._suffixes))
 
     def purge(self, now_ms: int) -> None:
         waiting, self._waiting = self._waiting, []
         for due_ms, base_offset, file in waiting:
             if due_ms <= now_ms:
                 file.close()
-                self._disk.remove(file.path)
+                self._shelf.disk.remove(file.path)
             else:
                 self._waiting.append((due_ms, base_offset, file))

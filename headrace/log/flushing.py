@@ -18,7 +18,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from headrace.log.durability import DurableLog, Syncing
+from headrace.log.durability import Syncing
+from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment
 from headrace.world.clock import Clock
 from headrace.world.disk import Disk, File
@@ -31,17 +32,17 @@ MOST_SCAN_BYTES = 256 << 20  # of all logs, after a crash
 _PER_STEP = 64  # logs, before a thread may serve others
 _TOGETHER = 16  # logs: who waits for the sync of one waits for all of them
 
-Problems = dict[DurableLog, OSError]
+Problems = dict[PartitionLog, OSError]
 
 
 class Flusher:
     def __init__(self, disk: Disk, clock: Clock) -> None:
-        self.unsynced: set[DurableLog] = set()  # they enter by themselves when they grow, and leave when synced
+        self.unsynced: set[PartitionLog] = set()  # they enter by themselves when they grow, and leave when synced
         self._disk = disk
         self._clock = clock
-        self._behind: dict[DurableLog, float] = {}  # without a checkpoint, and since when; the oldest first
+        self._behind: dict[PartitionLog, float] = {}  # without a checkpoint, and since when; the oldest first
 
-    def forget(self, log: DurableLog) -> None:
+    def forget(self, log: PartitionLog) -> None:
         self.unsynced.discard(log)
         self._behind.pop(log, None)
 
@@ -61,22 +62,22 @@ class Flusher:
         halves = [half for half in (logs[0::2], logs[1::2]) if half]  # leave threads for those who read
         await asyncio.gather(*(self._flush(half, checkpoints) for half in halves))
 
-    async def _flush(self, logs: Sequence[DurableLog], checkpoints: set[DurableLog]) -> None:
+    async def _flush(self, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog]) -> None:
         for at in range(0, len(logs), _PER_STEP):
             await self._disk.off_loop(self._sync, logs[at : at + _PER_STEP], checkpoints)
 
-    def _sync(self, logs: Sequence[DurableLog], checkpoints: set[DurableLog]) -> None:
+    def _sync(self, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog]) -> None:
         healthy = [log for log in logs if log.offline is None]
         for log, error in sync_all(self._disk, healthy, checkpoints).items():
             if not log.abandoned:  # else its topic was deleted meanwhile
                 _log.error("cannot flush %s: %s", log.directory, error)
 
 
-def _by_name(log: DurableLog) -> str:
+def _by_name(log: PartitionLog) -> str:
     return log.directory.name
 
 
-def to_checkpoint(behind: Mapping[DurableLog, float], now_s: float) -> set[DurableLog]:
+def to_checkpoint(behind: Mapping[PartitionLog, float], now_s: float) -> set[PartitionLog]:
     """Those that have gone without for longest, and as many of the largest as have too much to scan together."""
     old = [log for log, since_s in behind.items() if now_s - since_s >= CHECKPOINT_S]
     chosen = set(old[:CHECKPOINTS_AT_ONCE])
@@ -89,7 +90,7 @@ def to_checkpoint(behind: Mapping[DurableLog, float], now_s: float) -> set[Durab
     return chosen
 
 
-def sync_all(disk: Disk, logs: Sequence[DurableLog], checkpoints: set[DurableLog]) -> Problems:
+def sync_all(disk: Disk, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog]) -> Problems:
     """Sync these logs, some of them with a checkpoint; tells which could not be, and why. Blocks."""
     problems: Problems = {}
     together = [log for log in logs if not log.config.fsync]
@@ -102,9 +103,11 @@ def sync_all(disk: Disk, logs: Sequence[DurableLog], checkpoints: set[DurableLog
     return problems
 
 
-def _sync_together(disk: Disk, logs: Sequence[DurableLog], checkpoints: set[DurableLog], problems: Problems) -> None:
-    begun: list[tuple[DurableLog, Syncing]] = []
-    places: list[tuple[DurableLog, Segment]] = []
+def _sync_together(
+    disk: Disk, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog], problems: Problems
+) -> None:
+    begun: list[tuple[PartitionLog, Syncing]] = []
+    places: list[tuple[PartitionLog, Segment]] = []
     files: list[File] = []
     with ExitStack() as held:
         for log in logs:
@@ -128,7 +131,7 @@ def _sync_together(disk: Disk, logs: Sequence[DurableLog], checkpoints: set[Dura
 
 
 @contextmanager
-def _noted(problems: Problems, log: DurableLog) -> Iterator[None]:
+def _noted(problems: Problems, log: PartitionLog) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.log.durability import DurableLog
+from headrace.log.partition_log import PartitionLog
 from headrace.world.disk import Disk
 
 
 class GroupCommit:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._waiting: dict[DurableLog, asyncio.Future[None]] = {}  # the future of the sync that has not started
-        self._running: dict[DurableLog, asyncio.Task[None]] = {}
+        self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}  # the future of the sync that has not started
+        self._running: dict[PartitionLog, asyncio.Task[None]] = {}
 
-    def request(self, log: DurableLog) -> asyncio.Future[None]:
+    def request(self, log: PartitionLog) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         if log.synced_offset >= log.end_offset:
             done: asyncio.Future[None] = loop.create_future()
@@ -31,7 +31,7 @@ class GroupCommit:
                 self._running[log] = loop.create_task(self._serve(log))
         return waiting
 
-    async def _serve(self, log: DurableLog) -> None:
+    async def _serve(self, log: PartitionLog) -> None:
         try:
             while log in self._waiting:
                 waiting = self._waiting.pop(log)

@@ -81,18 +81,18 @@ class IdJournal:
         self._unwritten += _encoded(frame)
         self.covered = frame.next_offset
 
-    def take(self, end_offset: int, now_ms: int) -> bytes:
-        """What is to be written; all before `end_offset` is in it or has been before. Called with the lock held."""
+    def take(self, end_offset: int, now_ms: int) -> int:
+        """How many bytes of frames are to be written; all before `end_offset` is in them or has been written before."""
         if end_offset == self.covered and not self._unwritten and self._files:
-            return b""
+            return 0
         self.note(Frame(Kind.COVERED, end_offset, now_ms, -1))
-        frames, self._unwritten = bytes(self._unwritten), bytearray()
-        return frames
+        return len(self._unwritten)
 
-    def write(self, frames: bytes, end_offset: int, *, now_ms: int, window_ms: int, needed_from: int) -> None:
-        """Append what `take` gave; blocks. Files older than the window go, up to the one that has `needed_from`."""
-        if not frames:
+    def write(self, size: int, end_offset: int, *, now_ms: int, window_ms: int, needed_from: int) -> None:
+        """Append what `take` counted; blocks. Files older than the window go, up to the one that has `needed_from`."""
+        if not size:
             return
+        frames = bytes(self._unwritten[:size])
         try:
             newest = self._file_to_write(now_ms, window_ms)
             file = self._disk.open(self._path(newest.base_offset), create=True)
@@ -102,8 +102,8 @@ class IdJournal:
             finally:
                 file.close()
         except OSError:
-            self._unwritten[:0] = frames  # a full disk: later
-            return
+            return  # a full disk: they are written later
+        del self._unwritten[:size]
         newest.size += len(frames)
         newest.newest_ms = now_ms
         self._written_to = end_offset

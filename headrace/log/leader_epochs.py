@@ -8,16 +8,23 @@ epoch; later epochs are found again in the batches themselves, so appending need
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from pathlib import Path
 
+from headrace.log.derived import EPOCH, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch, Trim
+from headrace.log.partition_folder import PartitionFolder
 from headrace.world.disk import Disk
 
 NAME = "leader-epoch-checkpoint"
 _FIRST_LINE = "headrace-leader-epochs 1"
 
 
-class LeaderEpochs:
+class LeaderEpochs(DerivedState):
     """(epoch, start offset) pairs, both rising."""
+
+    __slots__ = ("changed", "entries", "latest")
+
+    hears = EPOCH
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.entries = entries or []
@@ -63,10 +70,41 @@ class LeaderEpochs:
             self.latest = entries[-1][0] if entries else -1
             self.changed = True
 
-    def save(self, disk: Disk, directory: Path) -> None:
-        self.changed = False
+    # -- as derived state ---------------------------------------------------------------------------------------------
+
+    def load(self, log: LogOnDisk) -> int:
+        self.entries = load(log.folder.disk, log.folder.directory).entries
+        self.latest = self.entries[-1][0] if self.entries else -1
+        if log.clean:
+            return log.end_offset
+        self.cut_tail(min(log.safe_to + 1, log.end_offset))  # also of an epoch that begins there every replica may know
+        return log.safe_to
+
+    def appended(self, batch: StoredBatch) -> None:
+        self.assign(batch.header.leader_epoch, batch.header.base_offset)
+
+    def cut_back(self, log: LogOnDisk) -> None:
+        self.cut_tail(log.end_offset)
+
+    def restarted(self, log: LogOnDisk) -> None:
+        self.entries, self.latest, self.changed = [], -1, True
+
+    def trimmed(self, trim: Trim) -> None:
+        self.cut_head(trim.start_offset)
+
+    def snapshot(self, moment: Moment) -> Store | None:
+        if not self.changed or moment.occasion is Occasion.ROLL:
+            return None
+        return Store(partial(self._save, moment.folder), durable=True)
+
+    def _save(self, folder: PartitionFolder) -> None:
+        self.changed = False  # before the entries are read: one that comes meanwhile needs another write
         lines = [_FIRST_LINE, *(f"{epoch} {start}" for epoch, start in self.entries), ""]
-        disk.write_atomic(directory / NAME, "\n".join(lines).encode())
+        try:
+            folder.replace_file(NAME, "\n".join(lines).encode())
+        except OSError:
+            self.changed = True
+            raise
 
 
 def load(disk: Disk, directory: Path) -> LeaderEpochs:

@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
-from headrace.log.durability import DurableLog
 from headrace.log.files import FilePool
 from headrace.log.flushing import Flusher
 from headrace.log.folder import mark_clean
@@ -67,7 +66,7 @@ class Logs:
         self._flusher = Flusher(disk, clock)
         self._commits = GroupCommit(disk)
         self._compactor = Compactor(self._shelf)
-        self._uncompactable: set[DurableLog] = set()
+        self._uncompactable: set[PartitionLog] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._deletion_number = itertools.count()
 
@@ -118,10 +117,9 @@ class Logs:
         return [(place, self._open_log(self.folder / name, config, now_ms)) for place, name, config in jobs]
 
     def _open_log(self, directory: Path, config: TopicConfig, now_ms: int) -> PartitionLog:
-        loaded = recovery.load(self._shelf, directory, config.index_interval_bytes, now_ms)
+        loaded = recovery.load(self._shelf, directory, config, now_ms)
         log = PartitionLog(self._shelf, loaded, config, self._flusher.unsynced, now_ms)
         log.finish_truncation()
-        log.load_ids(now_ms)
         if loaded.scanned_bytes and log.offline is None:
             if config.fsync:
                 log.sync()  # what a client may read on such a topic must be on disk
@@ -143,9 +141,8 @@ class Logs:
         if self._disk.exists(directory):
             log = self._open_log(directory, config, now_ms)
         else:
-            unborn = recovery.unborn(self._shelf, directory, topic_id, config.index_interval_bytes)
+            unborn = recovery.unborn(self._shelf, directory, topic_id, config, now_ms)
             log = PartitionLog(self._shelf, unborn, config, self._flusher.unsynced, now_ms)
-            log.load_ids(now_ms)
         self._logs[topic, partition] = log
         return log
 

@@ -2,30 +2,146 @@
 
 The hot part of the room. Append and read run on the event loop for every request: no lookup on disk, one write per
 append, and no state changes before that write has succeeded. Called by replicas and by handlers that ask for offsets.
-What it is built on: tail.py (what every append touches, with a shorter way for the usual one), durability.py (the
-folder, its locks, syncing) and trimming.py (dropping from either end).
+
+A log is put together from parts, each handed what it needs: the tail (tail.py), the folder (partition_folder.py), the
+derived states (states.py), syncing and checkpoints (durability.py), new segments (rolling.py), and what makes it
+shorter: trimming.py from the front, truncation.py from the back, swapping.py for compaction. Two locks: the tail's
+guards the segments and the end, and is held for moments; `sync_lock` orders those who wait for the disk, and is taken
+first by whoever takes both.
 """
 
 from __future__ import annotations
 
-from headrace.log import dedup, timestamps
+import errno
+import uuid
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+
+from headrace.log import identity, recovery, timestamps
+from headrace.log.aborted_txns import AbortedTxns
 from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
+from headrace.log.dedup import Dedup, Sifted
+from headrace.log.derived import PRODUCER, LogOnDisk, StoredBatch, news_in
+from headrace.log.doomed import DoomedFiles
+from headrace.log.durability import Durability, Syncing
+from headrace.log.failing import refusal, write_failed
+from headrace.log.indexes import SegmentIndex
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, slice_of
 from headrace.log.recompression import recompressed
-from headrace.log.segment import Segment
-from headrace.log.trimming import TrimmableLog
-from headrace.log.visible import is_thinned
+from headrace.log.rolling import Rolling
+from headrace.log.segment import Segment, Shelf
+from headrace.log.swapping import Swap, Swapping
+from headrace.log.tail import LogTail, TailView
+from headrace.log.trimming import Trimming
+from headrace.log.truncation import Truncation
+from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
-from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
+from headrace.wire.end_markers import EndMarker, encode_marker
 from headrace.wire.errors import ErrorCode, KafkaError
-from headrace.world.disk import File
 
 
-class PartitionLog(TrimmableLog):
-    __slots__ = ()
+class PartitionLog(TailView):
+    # Python keeps the values of up to 30 attributes beside an object, and makes a table for each object that has more:
+    # another 1.3 KB per log, and slower to find one's way in.
+    __slots__ = (
+        "_doomed", "_durability", "_folder", "_rolling", "_shelf", "_states", "_thinned", "_trimming", "aborted_txns",
+        "closed_cleanly", "internal", "scanned_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, shelf: Shelf, loaded: recovery.Loaded, config: TopicConfig, unsynced: set[PartitionLog], now_ms: int
+    ) -> None:
+        """`unsynced` is where the log stands for as long as it has grown since its last sync."""
+        states = self._states = loaded.states
+        folder = self._folder = loaded.folder
+        producers = states.snapshots.states
+        tail = self.tail = LogTail(
+            tuple(loaded.segments), loaded.start_offset, loaded.end_offset, config, states.epochs, producers,
+            shelf.headroom, now_ms,
+        )  # fmt: skip
+        tail.offline = loaded.damage
+        tail.changed = loaded.scanned_bytes > 0
+        tail.grown = partial(unsynced.add, self)
+        tail.hears_all = states.hears_all
+        self._shelf = shelf
+        self._doomed = DoomedFiles(shelf, folder, states.suffixes())
+        synced = loaded.end_offset if loaded.clean else folder.checkpoint.recovery_point
+        durability = self._durability = Durability(tail, folder, states, synced, unsynced, self)
+        self._rolling = Rolling(shelf, tail, folder, durability)
+        self._trimming = Trimming(tail, folder, states, durability, self._rolling, self._doomed)
+        self._thinned = states.thinned
+        self.aborted_txns: AbortedTxns = states.aborted_txns
+        self.closed_cleanly = False
+        self.scanned_bytes = loaded.scanned_bytes
+        place = identity.parse_folder_name(folder.directory.name)
+        self.internal = place is not None and place[0] in INTERNAL_TOPICS
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        return self._folder.directory
+
+    @property
+    def topic_id(self) -> uuid.UUID:
+        return self._folder.topic_id
+
+    @property
+    def topic_partition(self) -> str:
+        return self._folder.directory.name
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.tail.segments)
+
+    @property
+    def synced_offset(self) -> int:
+        return self._durability.synced_offset
+
+    @property
+    def cleaned_to(self) -> int:
+        """Compaction has been over everything before this offset."""
+        return max(self._folder.checkpoint.cleaned_to, self.tail.start_offset)
+
+    @property
+    def abandoned(self) -> bool:
+        return self._folder.abandoned
+
+    @property
+    def thinned(self) -> bool:
+        return self._thinned.known
+
+    @property
+    def dedup(self) -> Dedup | None:
+        """On a topic that asks for it."""
+        return self._states.seen_ids.dedup
+
+    @property
+    def duplicates_dropped(self) -> int:
+        return self._states.seen_ids.duplicates_dropped
+
+    @property
+    def ids_forgotten(self) -> int:
+        return self._states.seen_ids.ids_forgotten
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        tail = self.tail
+        tail.config = config
+        self._trimming.next_trim_ms = 0
+        with tail.lock:
+            log = LogOnDisk(
+                self._folder, tail.segments, tail.start_offset, tail.end_offset, tail.end_offset, False, config,
+                tail.now_ms,
+            )  # fmt: skip
+            for state in self._states.walk:
+                state.reconfigured(log)
+            tail.hears_all = self._states.hears_all
 
     # -- append -------------------------------------------------------------------------------------------------------
 
@@ -44,62 +160,81 @@ class PartitionLog(TrimmableLog):
         need no checks meant for clients. `transactional` says that the coordinator knows of this partition, so that a
         marker will come. Raises KafkaError, and then nothing has changed.
         """
+        tail = self.tail
         if not internal and not transactional:
-            appended = self.append_usual(records, leader_epoch, now_ms)
+            try:
+                appended = tail.append_usual(records, leader_epoch, now_ms)
+            except OSError as error:
+                raise write_failed(tail, error) from error
             if appended is not None:
                 return appended
-        if self.offline is not None:
-            raise self._refusal()
+        if tail.offline is not None:
+            raise refusal(tail)
         found = split_produced(records)
-        config = self.config
+        config = tail.config
         append_time_ms = now_ms if config.log_append_time else -1
-        before: BatchHeader | None = None
-        for at, header in found:
-            if not internal:
-                check_client_batch(records, at, header, config, now_ms, transactional=transactional)
-            if header.producer_id >= 0:
-                if before is not None and before.producer_id == header.producer_id:
-                    self.producers.check_next(before, header)
-                elif (written := self.producers.check(header)) is not None:
-                    return Appended(
-                        written.base_offset, written.last_offset, written.append_time_ms, self.start_offset, True, 0
-                    )
-                before = header
-        sifted: dedup.Sifted | None = None
-        if self.dedup is not None and not internal:
-            sifted = self.dedup.sift(records, found, now_ms)
+        repeated = self._check(records, found, now_ms, internal, transactional)
+        if repeated is not None:
+            return repeated
+        sifted: Sifted | None = None
+        dedup = self._states.seen_ids.dedup
+        if dedup is not None and not internal:
+            sifted = dedup.sift(records, found, now_ms)
             records, found = sifted.records, sifted.found
         if config.codec is not None and not internal:
             records, found = recompressed(records, found, config.codec, config.max_message_bytes, config.codec_level)
         if not internal:
             self._take_room(len(records))
-        with self._lock:
-            base_offset = offset = self.end_offset
+        with tail.lock:
+            base_offset = offset = tail.end_offset
             for at, header in found:
                 stamp(records, at, offset, header.length, leader_epoch)
                 if append_time_ms >= 0:
                     stamp_append_time(records, at, header, append_time_ms)
                 offset += header.last_offset_delta + 1
-            segment = self._room_for(len(records), offset, now_ms)
-            self._write(segment, records)
-            self.end_offset = offset
+            segment = self._write(records, offset, now_ms)
             offset = base_offset
-            for _, header in found:
+            for (at, header), ids in zip(found, repeat(None) if sifted is None else sifted.fresh, strict=False):
                 following = offset + header.last_offset_delta + 1
                 timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
-                segment.note(offset, following, header.length + 12, timestamp)
-                if header.producer_id >= 0:
-                    self.producers.remember(header, offset, append_time_ms, now_ms)
+                segment.note(offset, following, header.size, timestamp)
+                news = news_in(header, leader_epoch > tail.epochs.latest)
+                if news == PRODUCER and not tail.hears_all:
+                    tail.producers.remember(header, offset, append_time_ms, now_ms)
+                elif news or tail.hears_all:
+                    stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
+                    self._states.appended(news, stored)
                 offset = following
             visible_bytes = len(records)
-            if sifted is not None and self.dedup is not None:
+            if sifted is not None:
                 visible_bytes = sum(header.size for _, header in found if header.record_count)
-                self.thinned = self.thinned or sifted.dropped > 0
-                self.duplicates_dropped += sifted.dropped
-                self.ids_forgotten += self.dedup.stored(sifted, base_offset, now_ms)
-            if leader_epoch > self.epochs.latest:
-                self.epochs.assign(leader_epoch, base_offset)
-            return Appended(base_offset, offset - 1, append_time_ms, self.start_offset, False, visible_bytes)
+                self._states.seen_ids.duplicates_dropped += sifted.dropped
+            return Appended(base_offset, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes)
+
+    def _check(
+        self,
+        records: memoryview,
+        found: list[tuple[int, BatchHeader]],
+        now_ms: int,
+        internal: bool,
+        transactional: bool,
+    ) -> Appended | None:
+        """KafkaError if one of these batches may not be appended; what is answered to a retry of batches that are here
+        already; else None."""
+        tail = self.tail
+        before: BatchHeader | None = None
+        for at, header in found:
+            if not internal:
+                check_client_batch(records, at, header, tail.config, now_ms, transactional=transactional)
+            if header.producer_id >= 0:
+                if before is not None and before.producer_id == header.producer_id:
+                    tail.producers.check_next(before, header)
+                elif (written := tail.producers.check(header)) is not None:
+                    return Appended(
+                        written.base_offset, written.last_offset, written.append_time_ms, tail.start_offset, True, 0
+                    )
+                before = header
+        return None
 
     def append_marker(
         self,
@@ -113,40 +248,32 @@ class PartitionLog(TrimmableLog):
         now_ms: int,
     ) -> Appended:
         """Write the end of a transaction. One that is here already is not written again, and counts as `duplicate`."""
-        if self.offline is not None:
-            raise self._refusal()
-        if not self.producers.check_end(producer_id, producer_epoch, coordinator_epoch, strict=strict):
-            last = self.end_offset - 1  # it is one of these
-            return Appended(last, last, -1, self.start_offset, True, 0)
+        tail = self.tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        if not tail.producers.check_end(producer_id, producer_epoch, coordinator_epoch, strict=strict):
+            last = tail.end_offset - 1  # it is one of these
+            return Appended(last, last, -1, tail.start_offset, True, 0)
         marker = EndMarker(commit, coordinator_epoch)
         records = memoryview(encode_marker(marker, producer_id, producer_epoch, now_ms))
-        with self._lock:
-            offset = self.end_offset
+        with tail.lock:
+            offset = tail.end_offset
             stamp(records, 0, offset, read_header(records).length, leader_epoch)
-            segment = self._room_for(len(records), offset + 1, now_ms)
-            self._write(segment, records)
-            self.end_offset = offset + 1
+            segment = self._write(records, offset + 1, now_ms)
             segment.note(offset, offset + 1, len(records), now_ms)
-            self._note_end(read_header(records), marker, now_ms)
-            if leader_epoch > self.epochs.latest:
-                self.epochs.assign(leader_epoch, offset)
-            return Appended(offset, offset, -1, self.start_offset, False, len(records))
-
-    def _note_end(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
-        ended = self.producers.remember_end(header, marker, now_ms)
-        if ended is not None and not marker.commit:
-            self.aborted_txns.add(ended)
-        if self.dedup is not None:
-            self.dedup.ended(header.producer_id, header.next_offset, commit=marker.commit, now_ms=now_ms)
+            stored = StoredBatch(read_header(records), now_ms, records, 0)
+            self._states.appended(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
+            return Appended(offset, offset, -1, tail.start_offset, False, len(records))
 
     def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> int:
         """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
         many bytes there are for consumers in them."""
-        if self.offline is not None:
-            raise self._refusal()
-        now_ms = self._now_ms if now_ms is None else now_ms
+        tail = self.tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        now_ms = tail.now_ms if now_ms is None else now_ms
         found = list(walk(records))
-        expected = self.end_offset
+        expected = tail.end_offset
         for at, header in found:
             if not crc_ok(records, at, header):
                 raise KafkaError(ErrorCode.corrupt_message, f"{self.topic_partition}: a batch does not match its CRC")
@@ -161,23 +288,15 @@ class PartitionLog(TrimmableLog):
         total = found[-1][0] + found[-1][1].size
         if not self.internal:
             self._take_room(total)
-        with self._lock:
-            segment = self._room_for(total, expected, now_ms)
-            self._write(segment, records[:total])
-            self.end_offset = expected
+        with tail.lock:
+            segment = self._write(records[:total], expected, now_ms)
             for at, header in found:
                 segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-                if header.is_control:
-                    marker = read_marker(records, at)
-                    if marker is not None:
-                        self._note_end(header, marker, now_ms)
-                    continue
-                if header.producer_id >= 0:
-                    self.producers.remember_stored(header, now_ms)
-                self.thinned = self.thinned or is_thinned(header)
-                if self.dedup is not None:
-                    self.dedup.learn(records, at, header, now_ms)
+                news = news_in(header, header.leader_epoch > tail.epochs.latest)
+                if news == PRODUCER and not tail.hears_all:
+                    tail.producers.remember_stored(header, now_ms)
+                elif news or tail.hears_all:
+                    self._states.appended(news, StoredBatch(header, now_ms, records, at))
         return sum(header.size for _, header in found if header.record_count)
 
     def _take_room(self, size: int) -> None:
@@ -185,40 +304,16 @@ class PartitionLog(TrimmableLog):
         if self._shelf.headroom is not None:
             self._shelf.headroom.take(size)
 
-    def _room_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
-        """The active segment, or a new one if this write would make it too large or too old."""
-        segment = self.segments[-1]
-        self._now_ms = now_ms
-        if segment.size and self._outgrown(segment, size, next_offset, now_ms):
-            try:
-                segment = self._roll(now_ms)
-            except OSError as error:
-                raise self._write_failed(error) from error
-        if not segment.active:
-            segment.activate(self.end_offset)
-        if not segment.size:
-            segment.first_append_ms = now_ms
-        return segment
-
-    def _cut_back(self, segment: Segment, file: File) -> None:
-        """Drop what a failed write has left, durably: if a new segment is begun before the next write, nobody looks at
-        this one's end again."""
-        file.truncate(segment.size)
+    def _write(self, records: memoryview, end_offset: int, now_ms: int) -> Segment:
+        """Put stamped batches into the active segment, which is returned; the log then ends at `end_offset`."""
+        tail = self.tail
+        segment = self._rolling.room_for(len(records), end_offset, now_ms)
         try:
-            file.sync()
+            tail.write(segment, records)
         except OSError as error:
-            self.sync_failed(segment, error)
-
-    def reconfigure(self, config: TopicConfig) -> None:
-        super().reconfigure(config)
-        with self._lock:
-            if not config.dedup_window_ms and self.dedup is not None:
-                self.dedup.journal.remove()
-                self.dedup = None
-            elif config.dedup_window_ms and self.dedup is None:
-                self.dedup = dedup.begun(self._shelf.disk, self.directory, self.end_offset, config)
-            elif self.dedup is not None:
-                self.dedup.window.limit(config.dedup_window_ms, config.dedup_max_bytes)
+            raise write_failed(tail, error) from error
+        tail.end_offset = end_offset
+        return segment
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -227,21 +322,22 @@ class PartitionLog(TrimmableLog):
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
-        producers = self.producers
-        if high_watermark == self.committed_offset and not producers.open and not producers.ended:
+        tail = self.tail
+        producers = tail.producers
+        if high_watermark == tail.committed_offset and not producers.open and not producers.ended:
             return None  # as nearly always, and asked twice for every fetch
         self.settle(high_watermark)
         return producers.first_unstable()
 
     def settle(self, high_watermark: int) -> None:
         """Everything before `high_watermark` is committed."""
-        self.committed_offset = high_watermark
-        self.producers.settle(high_watermark)
+        self.tail.committed_offset = high_watermark
+        self.tail.producers.settle(high_watermark)
 
     def decided_below(self) -> int:
         """Everything before this offset is committed as far as this log has been told, every transaction that has a
         record there has ended, and the marker is committed too."""
-        with self._lock:
+        with self.tail.lock:
             ends = [self.end_offset, self.committed_offset, self.producers.first_unstable()]
             return min(end for end in ends if end is not None)
 
@@ -257,23 +353,24 @@ class PartitionLog(TrimmableLog):
     def read(self, offset: int, max_bytes: int, below: int, *, at_least_one: bool, for_consumer: bool = False) -> Slice:
         """Whole batches from `offset` on, before `below`; as they are stored, or as a consumer is given them. Never
         waits for the disk; loading the slice may."""
-        if self.offline is not None:
-            raise self._refusal()
-        end_offset = self.end_offset
-        if not self.start_offset <= offset <= end_offset:
+        tail = self.tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        end_offset = tail.end_offset
+        if not tail.start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"{self.topic_partition} has offsets {self.start_offset} to {end_offset}, not {offset}",
+                f"{self.topic_partition} has offsets {tail.start_offset} to {end_offset}, not {offset}",
             )
         if offset >= below:
             return EMPTY
-        thinned = for_consumer and self.thinned
-        if offset == self._newest_offset and below == end_offset and not thinned:
-            self._followed = True
-            newest = self._newest
+        thinned = for_consumer and self._thinned.known
+        if offset == tail.newest_offset and below == end_offset and not thinned:
+            tail.followed = True
+            newest = tail.newest
             if newest is not None and len(newest) <= max_bytes:
-                return Slice(len(newest), self.segments[-1], self._newest_position, kept=newest)
-        return slice_of(self.segments, ReadBounds(offset, max_bytes, below, below < end_offset, at_least_one, thinned))
+                return Slice(len(newest), tail.segments[-1], tail.newest_position, kept=newest)
+        return slice_of(tail.segments, ReadBounds(offset, max_bytes, below, below < end_offset, at_least_one, thinned))
 
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record as late as this; blocks."""
@@ -282,3 +379,79 @@ class PartitionLog(TrimmableLog):
     def find_max_timestamp(self, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the latest record; blocks."""
         return timestamps.find_max(self.segments, self.start_offset, below)
+
+    # -- syncing and closing ------------------------------------------------------------------------------------------
+
+    def sync(self, *, checkpoint: bool = False, clean: bool = False) -> None:
+        """Everything appended so far is on stable storage when this returns; blocks. See durability.py."""
+        self._durability.sync(checkpoint=checkpoint, clean=clean)
+
+    def syncing(self, *, checkpoint: bool = False) -> AbstractContextManager[Syncing]:
+        """A sync in steps; nobody else syncs this log within the block."""
+        return self._durability.syncing(checkpoint=checkpoint)
+
+    def sync_failed(self, segment: Segment, error: OSError) -> None:
+        self._durability.sync_failed(segment, error)
+
+    def end_sync(self, due: Syncing) -> None:
+        self._durability.end_sync(due)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Blocks. After a clean close the next open needs no scan."""
+        with self._durability.sync_lock:
+            if clean and self.tail.offline is None:
+                if self.tail.changed:
+                    self.sync(checkpoint=True, clean=True)
+                self.closed_cleanly = True
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Refuse everything from now on and give the files back."""
+        tail = self.tail
+        with tail.lock:
+            self._folder.abandoned = True
+            for segment in tail.segments:
+                segment.file.close()
+            if tail.offline is None:
+                tail.offline = OSError(errno.EBADF, "the log is closed", str(self.directory))
+
+    # -- changing its shape -------------------------------------------------------------------------------------------
+
+    def roll(self, now_ms: int) -> None:
+        """Start a new segment now, unless the active one is empty."""
+        self._rolling.roll(now_ms)
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        return self._rolling.roll_if_due(now_ms)
+
+    def trimming_due(self, now_ms: int) -> bool:
+        """Whether `apply_retention` may find something: cheap enough for ten thousand logs every few seconds."""
+        return self._trimming.is_due(now_ms)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop segments that are too old, too many or before the start; the number of segments dropped. Blocks."""
+        return self._trimming.apply_retention(now_ms)
+
+    def advance_start(self, offset: int) -> None:
+        """DeleteRecords: nothing before `offset` is read any more, durably; whole segments before it go. Blocks."""
+        self._trimming.advance_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from `offset` on; blocks."""
+        self._truncation().truncate_to(offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and go on at `offset`; blocks."""
+        self._truncation().restart_at(offset)
+
+    def finish_truncation(self) -> None:
+        """Called once after opening: do what a crash interrupted. A log that cannot is offline."""
+        self._truncation().finish()
+
+    def _truncation(self) -> Truncation:
+        return Truncation(self._shelf, self.tail, self._folder, self._states, self._durability, self._doomed)
+
+    def replace_segments(self, wanted: Swap, index: SegmentIndex, dropped_markers: Collection[int] = ()) -> bool:
+        """Put a compacted file in the place of sealed segments, from which these markers are gone; blocks."""
+        swapping = Swapping(self._shelf, self.tail, self._folder, self._states, self._durability, self._doomed)
+        return swapping.replace_segments(wanted, index, dropped_markers)

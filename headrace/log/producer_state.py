@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from headrace.log.aborted_txns import EndedTxn
-from headrace.wire.batches import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 from headrace.wire.checksum import crc32c
 from headrace.wire.end_markers import EndMarker
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -70,6 +70,14 @@ class ProducerFacts(NamedTuple):
     """The first offset of the open transaction, or -1."""
 
 
+class EndedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    stable_offset: int
+    """The first offset of the oldest transaction that is still open, or the one after the marker."""
+
+
 class Producer:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "used_ms")
 
@@ -92,6 +100,8 @@ class Producer:
 
 
 class ProducerStates:
+    __slots__ = ("ended", "open", "producers")
+
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
         self.open: dict[int, int] = {}  # by producer id, the first offset of its transaction
@@ -175,13 +185,23 @@ class ProducerStates:
             last_offset = base_offset + header.last_offset_delta
             producer.wrote(Written(first, header.last_sequence, base_offset, last_offset, append_time_ms))
 
+    def remember_batch(self, header: BatchHeader, marker: Callable[[], EndMarker | None], now_ms: int) -> None:
+        """A batch that lies in the log with its offset. `marker` says how it ends a transaction, if it is a control
+        batch."""
+        if header.attributes & CONTROL:
+            end = marker()
+            if end is not None:
+                self.remember_end(header, end, now_ms)
+        elif header.producer_id >= 0:
+            self.remember_stored(header, now_ms)
+
     def remember_stored(self, header: BatchHeader, now_ms: int) -> None:
-        """A batch that lies in the log with its offset: found by recovery or sent by the leader."""
+        """A producer's batch of records that lies in the log with its offset."""
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         self.remember(header, header.base_offset, append_time_ms, now_ms)
 
-    def remember_end(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> EndedTxn | None:
-        """A marker that lies in the log. What it ended; None if the log has no record of that transaction."""
+    def remember_end(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
+        """A marker that lies in the log."""
         producer_id, offset = header.producer_id, header.base_offset
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -192,10 +212,20 @@ class ProducerStates:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.used_ms = now_ms
         first_offset = self.open.pop(producer_id, None)
+        if first_offset is not None:
+            self.ended.append((first_offset, offset))
+
+    def ended_by(self, header: BatchHeader) -> EndedTxn | None:
+        """What a marker will end, asked before it is remembered; None if the log has no record of that transaction."""
+        first_offset = self.open.get(header.producer_id)
         if first_offset is None:
             return None
-        self.ended.append((first_offset, offset))
-        return EndedTxn(producer_id, first_offset, offset, next(iter(self.open.values()), offset + 1))
+        still_open = (first for producer_id, first in self.open.items() if producer_id != header.producer_id)
+        return EndedTxn(header.producer_id, first_offset, header.base_offset, next(still_open, header.next_offset))
+
+    def become(self, other: ProducerStates) -> None:
+        """Take over all that another one knows, which is not used any more."""
+        self.ended, self.open, self.producers = other.ended, other.open, other.producers
 
     def first_unstable(self) -> int | None:
         """Where the oldest transaction starts that is open, or whose end is not known to be committed."""

@@ -6,7 +6,7 @@
 3. From there on every batch is read and its CRC checked, segment by segment. The first that is cut short, senseless,
    out of order or wrong ends the log: it and all that follows it are removed, durably. So does a segment that does not
    start where the one before it ends: every segment keeps its last batch, if only as a header (cleaning.py).
-4. Indexes, leader epochs, producer state and aborted transactions are continued with what is seen on the way.
+4. Derived states (derived.py) are loaded, and told of the batches that what they had stored does not cover.
 
 A log that is shorter than its recovery point has lost bytes that were on stable storage. That is not a torn tail but a
 broken disk or a human hand, so such a log stays offline until somebody decides. Runs off the event loop.
@@ -23,121 +23,139 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from headrace.log import aborted_txns, identity, leader_epochs, replay
 from headrace.log import checkpoint as checkpoints
-from headrace.log.aborted_txns import AbortedTxns
+from headrace.log import derived, identity
 from headrace.log.checkpoint import Checkpoint
+from headrace.log.derived import LogOnDisk
 from headrace.log.indexes import SegmentIndex
-from headrace.log.leader_epochs import LeaderEpochs
-from headrace.log.producer_state import ProducerStates
-from headrace.log.segment import Segment, Shelf, segment_path
-from headrace.log.visible import is_thinned
+from headrace.log.partition_folder import PartitionFolder
+from headrace.log.segment import INDEX_SUFFIXES, Segment, Shelf, segment_path
+from headrace.log.states import LogStates
+from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, crc_ok, read_header
 
 _CHUNK_BYTES = 8 << 20
 _LEFTOVERS = (".tmp", ".cleaned", ".deleted")
-_OF_A_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex|snapshot|txnindex)")
+_NUMBERED = re.compile(r"\d{20}\.")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
 
 
 class Loaded(Struct):
     """A partition's state as found on disk."""
 
-    directory: Path
-    topic_id: uuid.UUID
-    checkpoint: Checkpoint
+    folder: PartitionFolder
+    states: LogStates
     segments: list[Segment]
     start_offset: int
     end_offset: int
-    epochs: LeaderEpochs
-    producers: ProducerStates
-    aborted_txns: AbortedTxns
-    snapshots: list[int]
     clean: bool
     scanned_bytes: int = 0
     damage: OSError | None = None
-    thinned: bool = False
+
+    @property
+    def directory(self) -> Path:
+        return self.folder.directory
+
+    @property
+    def topic_id(self) -> uuid.UUID:
+        return self.folder.topic_id
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.folder.checkpoint
 
 
-def unborn(shelf: Shelf, directory: Path, topic_id: uuid.UUID, interval_bytes: int) -> Loaded:
+def unborn(shelf: Shelf, directory: Path, topic_id: uuid.UUID, config: TopicConfig, now_ms: int) -> Loaded:
     """A partition that nobody has written to: nothing of it is on disk before its first record is."""
-    segment = Segment(shelf, directory, 0, 0, interval_bytes)
+    segment = Segment(shelf, directory, 0, 0, config.index_interval_bytes)
     segment.file.absent = True
     segment.file.prepare = partial(identity.make_folder, shelf.disk, directory, topic_id)
-    return Loaded(
-        directory=directory,
-        topic_id=topic_id,
-        checkpoint=Checkpoint(),
-        segments=[segment],
-        start_offset=0,
-        end_offset=0,
-        epochs=LeaderEpochs(),
-        producers=ProducerStates(),
-        aborted_txns=AbortedTxns(),
-        snapshots=[],
-        clean=False,
-    )
+    folder = PartitionFolder(shelf.disk, directory, topic_id, Checkpoint())
+    loaded = Loaded(folder, _states(shelf), [segment], start_offset=0, end_offset=0, clean=False)
+    _load_states(loaded, config, 0, now_ms, names=[])
+    return loaded
 
 
-def load(shelf: Shelf, directory: Path, interval_bytes: int, now_ms: int) -> Loaded:
+def load(shelf: Shelf, directory: Path, config: TopicConfig, now_ms: int) -> Loaded:
+    """Open the folder; blocks."""
     disk = shelf.disk
     point = checkpoints.load(disk, directory) or Checkpoint()
-    names = _tidy(shelf, directory, disk.list_dir(directory), point)
+    folder = PartitionFolder(disk, directory, identity.load(disk, directory), point)
+    states = _states(shelf)
+    names = _tidy(folder, disk.list_dir(directory), states.suffixes())
     bases = sorted(int(name[:20]) for name in names if name.endswith(".log"))
     while len(bases) > 1 and bases[1] <= point.start_offset:
-        _remove_segment(shelf, directory, bases.pop(0))
+        folder.remove(bases.pop(0), (".log", *INDEX_SUFFIXES, *states.suffixes()))
     segments = [
-        Segment(shelf, directory, base, disk.file_size(segment_path(directory, base, ".log")), interval_bytes)
+        Segment(
+            shelf, directory, base, disk.file_size(segment_path(directory, base, ".log")), config.index_interval_bytes
+        )
         for base in bases
     ]
     if not segments:
         bases = [point.start_offset]
-        segments = [Segment(shelf, directory, point.start_offset, 0, interval_bytes)]
+        segments = [Segment(shelf, directory, point.start_offset, 0, config.index_interval_bytes)]
         segments[0].file.absent = True
-    loaded = Loaded(
-        directory=directory,
-        topic_id=identity.load(disk, directory),
-        checkpoint=point,
-        segments=segments,
-        start_offset=max(point.start_offset, bases[0]),
-        end_offset=max(point.recovery_point, bases[-1]),
-        epochs=leader_epochs.load(disk, directory),
-        producers=ProducerStates(),
-        aborted_txns=AbortedTxns(),
-        snapshots=sorted(int(name[:20]) for name in names if name.endswith(".snapshot")),
-        clean=True,
-        thinned=point.thinned,
-    )
     active = segments[-1]
     active.first_append_ms = point.first_append_ms if active.base_offset == point.segment else now_ms
-    as_stopped = point.clean and (active.base_offset, active.size) == (point.segment, point.position)
-    aborted = replay.stored_aborted(shelf, segments, names, point.segment)
-    if as_stopped and aborted is not None and _load_producers(loaded, shelf):
-        loaded.aborted_txns = aborted
-        return loaded
-    loaded.clean = False
-    _scan(loaded, shelf, now_ms, aborted)
+    loaded = Loaded(
+        folder,
+        states,
+        segments,
+        start_offset=max(point.start_offset, bases[0]),
+        end_offset=max(point.recovery_point, bases[-1]),
+        clean=point.clean and (active.base_offset, active.size) == (point.segment, point.position),
+    )
+    safe_to = loaded.end_offset if loaded.clean else _scan(loaded)
+    folder.names_unsynced = not loaded.clean
+    if loaded.damage is None:
+        _load_states(loaded, config, safe_to, now_ms, names)
     return loaded
+
+
+def _states(shelf: Shelf) -> LogStates:
+    states = LogStates()
+    states.snapshots.expiry_ms = shelf.producer_expiry_ms
+    return states
+
+
+def _load_states(loaded: Loaded, config: TopicConfig, safe_to: int, now_ms: int, names: list[str]) -> None:
+    log = LogOnDisk(
+        folder=loaded.folder,
+        segments=loaded.segments,
+        start_offset=loaded.start_offset,
+        end_offset=loaded.end_offset,
+        safe_to=min(safe_to, loaded.end_offset),
+        clean=loaded.clean,
+        config=config,
+        now_ms=now_ms,
+        names=names,
+    )
+    derived.load(loaded.states.walk, log)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def _tidy(shelf: Shelf, directory: Path, names: list[str], point: Checkpoint) -> list[str]:
-    disk = shelf.disk
+def _tidy(folder: PartitionFolder, names: list[str], suffixes: tuple[str, ...]) -> list[str]:
+    disk, directory = folder.disk, folder.directory
     for name in names:
         if name.endswith(_LEFTOVERS):
             disk.remove(directory / name)
     names = [name for name in names if not name.endswith(_LEFTOVERS)]
-    if point.restart_at is not None:
-        for name in names:
-            if _OF_A_SEGMENT.fullmatch(name) or _SWAP.fullmatch(name):
-                disk.remove(directory / name)
+    if folder.checkpoint.restart_at is not None:
+        gone = [name for name in names if _is_of_a_segment(name, suffixes) or _SWAP.fullmatch(name)]
+        for name in gone:
+            disk.remove(directory / name)
         disk.sync_dir(directory)
-        return [name for name in names if not (_OF_A_SEGMENT.fullmatch(name) or _SWAP.fullmatch(name))]
+        return [name for name in names if name not in gone]
     for swap in [name for name in names if _SWAP.fullmatch(name)]:
-        names = finish_swap(shelf, directory, swap, names)
+        names = _finish_swap(folder, swap, names, suffixes)
     return names
+
+
+def _is_of_a_segment(name: str, suffixes: tuple[str, ...]) -> bool:
+    return bool(_NUMBERED.match(name)) and name[20:] in (".log", *INDEX_SUFFIXES, *suffixes)
 
 
 def swap_name(first_base: int, following_base: int) -> str:
@@ -145,12 +163,12 @@ def swap_name(first_base: int, following_base: int) -> str:
     return f"{first_base:020d}-{following_base:020d}.swap"
 
 
-def finish_swap(shelf: Shelf, directory: Path, swap: str, names: list[str]) -> list[str]:
+def _finish_swap(folder: PartitionFolder, swap: str, names: list[str], suffixes: tuple[str, ...]) -> list[str]:
     """Put a compacted file, durable under its swap name, in the place of the segments it stands for."""
-    disk = shelf.disk
+    disk, directory = folder.disk, folder.directory
     first, following = int(swap[:20]), int(swap[21:41])
-    replaced = [name for name in names if _OF_A_SEGMENT.fullmatch(name) and first <= int(name[:20]) < following]
-    stays = {segment_path(directory, first, suffix).name for suffix in (".snapshot", aborted_txns.SUFFIX)}
+    replaced = [name for name in names if _is_of_a_segment(name, suffixes) and first <= int(name[:20]) < following]
+    stays = {segment_path(directory, first, suffix).name for suffix in suffixes}
     gone = [name for name in replaced if name not in stays]
     for name in gone:
         disk.remove(directory / name)
@@ -161,57 +179,51 @@ def finish_swap(shelf: Shelf, directory: Path, swap: str, names: list[str]) -> l
     return [name for name in names if name not in gone and name != swap] + [target.name]
 
 
-def _remove_segment(shelf: Shelf, directory: Path, base: int) -> None:
-    for suffix in (".log", ".index", ".timeindex", ".snapshot", aborted_txns.SUFFIX):
-        shelf.disk.remove(segment_path(directory, base, suffix))
-
-
 # -- scan -------------------------------------------------------------------------------------------------------------
 
 
-def _scan(loaded: Loaded, shelf: Shelf, now_ms: int, aborted: AbortedTxns | None) -> None:
+def _scan(loaded: Loaded) -> int:
+    """Find the end of a log that was not closed. From where on it was read: what is before that was safe."""
     point = loaded.checkpoint
     segments = loaded.segments
     at = next((i for i in reversed(range(len(segments))) if segments[i].base_offset <= point.recovery_point), 0)
     position, expected = 0, segments[at].base_offset
     if segments[at].base_offset == point.segment:
         position, expected = point.position, point.recovery_point
+    start = expected
     if segments[at].size < position:
         loaded.damage = _damage(loaded, "is shorter than it was")
-        return
-    loaded.epochs.cut_tail(expected + 1)
-    if expected != point.recovery_point or not _load_producers(loaded, shelf):
-        loaded.producers = replay.rebuilt_producers(shelf, segments, loaded.snapshots, expected, now_ms)
-    loaded.aborted_txns = replay.aborted_before(shelf, segments, loaded.snapshots, expected, now_ms, aborted)
+        return start
     for place in range(at, len(segments)):
         segment = segments[place]
         if segment.base_offset != expected and place > at:  # what came before it is lost: a hole, not a gap
-            _remove_from(loaded, shelf, place)
+            _remove_from(loaded, place)
             break
         size = segment.size
-        expected = _scan_segment(loaded, segment, position, expected, now_ms)
+        expected = _scan_segment(loaded, segment, position, expected)
         position = 0
         if segment.size < size:
             with segment.file as file:
                 file.truncate(segment.size)
                 file.sync()
-            _remove_from(loaded, shelf, place + 1)
+            _remove_from(loaded, place + 1)
             break
         if place + 1 < len(segments):
             segment.store_index(segment.encode_index())
     loaded.end_offset = expected
-    loaded.epochs.cut_tail(expected)
     if expected < point.recovery_point:
         loaded.damage = _damage(loaded, f"ends at offset {expected}")
+    return start
 
 
-def _remove_from(loaded: Loaded, shelf: Shelf, place: int) -> None:
+def _remove_from(loaded: Loaded, place: int) -> None:
     """Newest first, each durably, so that a second crash leaves no hole."""
+    folder = loaded.folder
     while len(loaded.segments) > place:
         later = loaded.segments.pop()
         later.file.close()
-        _remove_segment(shelf, loaded.directory, later.base_offset)
-        shelf.disk.sync_dir(loaded.directory)
+        folder.remove(later.base_offset, (".log", *INDEX_SUFFIXES, *loaded.states.suffixes()))
+        folder.sync_names()
 
 
 def _damage(loaded: Loaded, what: str) -> OSError:
@@ -236,8 +248,8 @@ def _start_of_index(segment: Segment, index: SegmentIndex, position: int) -> Seg
     return index
 
 
-def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, now_ms: int) -> int:
-    """The offset after the last valid batch. Sets the segment's size and index, continues epochs and producers."""
+def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int) -> int:
+    """The offset after the last valid batch. Sets the segment's size and index."""
     stored = segment.stored_index()
     index = _start_of_index(segment, stored, start)
     newest = index.max_timestamp()
@@ -248,10 +260,6 @@ def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, n
             index.add(header.base_offset - segment.base_offset, position, newest)
             indexed_to = position
         newest = max(newest, header.max_timestamp)
-        loaded.epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0:
-            replay.remember(segment, position, header, now_ms, loaded.producers, loaded.aborted_txns)
-        loaded.thinned = loaded.thinned or is_thinned(header)
         end = position + header.size
         expected = header.next_offset
     loaded.scanned_bytes += segment.size - start
@@ -299,18 +307,3 @@ def _sound_batches(segment: Segment, position: int, expected: int) -> Iterator[t
                 expected = header.next_offset
                 at = header.size
             position += at
-
-
-# -- producers --------------------------------------------------------------------------------------------------------
-
-
-def _load_producers(loaded: Loaded, shelf: Shelf) -> bool:
-    """Take the snapshot at the recovery point; False if there should be one and is not."""
-    point = loaded.checkpoint
-    if not point.has_producers:
-        return True
-    states = replay.read_snapshot(shelf, loaded.directory, point.recovery_point)
-    if states is None:
-        return False
-    loaded.producers = states
-    return True

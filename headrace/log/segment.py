@@ -28,6 +28,7 @@ from headrace.log.tail import SegmentTail
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
 from headrace.world.disk import Disk
 
+INDEX_SUFFIXES = (".index", ".timeindex")
 _WINDOW_BYTES = 4096
 
 
@@ -150,7 +151,7 @@ class Segment(SegmentTail):
     def store_index(self, encoded: tuple[bytes, bytes]) -> None:
         """A failure (a full disk) costs a rebuild at worst, so it is no error."""
         try:
-            for suffix, data in zip((".index", ".timeindex"), encoded, strict=True):
+            for suffix, data in zip(INDEX_SUFFIXES, encoded, strict=True):
                 file = self._shelf.disk.open(segment_path(self.directory, self.base_offset, suffix), create=True)
                 try:
                     if self.index_fresh:
@@ -170,7 +171,7 @@ class Segment(SegmentTail):
         if self.size == 0:
             return SegmentIndex()
         data: list[bytes] = []
-        for suffix in (".index", ".timeindex"):
+        for suffix in INDEX_SUFFIXES:
             try:
                 file = self._shelf.disk.open(segment_path(self.directory, self.base_offset, suffix))
             except FileNotFoundError:
@@ -195,7 +196,7 @@ class Segment(SegmentTail):
     def remove_stored_index(self) -> None:
         """Take the files away, durably, before bytes that they speak of are gone: the log may grow to the same size
         again, with other batches, and a crash may leave the files as they were."""
-        for suffix in (".index", ".timeindex"):
+        for suffix in INDEX_SUFFIXES:
             self._shelf.disk.remove(segment_path(self.directory, self.base_offset, suffix))
         self._shelf.disk.sync_dir(self.directory)
 

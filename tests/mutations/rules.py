@@ -282,9 +282,9 @@ CASES = [
     ),
     case(
         23,
-        "log.partition_log",
-        "        file.truncate(segment.size)\n        try:",
-        "        try:",
+        "log.failing",
+        "    file.truncate(segment.size)\n    try:",
+        "    try:",
         f"{HERE}:a_short_write_leaves_no_bytes_behind",
     ),
     case(
@@ -311,8 +311,8 @@ CASES = [
     case(
         24,
         "log.partition_log",
-        "                    self.producers.remember_stored(header, now_ms)\n",
-        "                    pass\n",
+        "                news = news_in(header, header.leader_epoch > tail.epochs.latest)\n",
+        "                news = 0\n",
         f"{REPLICATION}:test_every_replica_knows_what_producers_have_sent",
     ),
     case(

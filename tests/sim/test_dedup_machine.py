@@ -72,10 +72,9 @@ class DedupMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         shelf = Shelf(self.disk, FilePool(self.disk, capacity=3), IndexShelf(400))
-        loaded = recovery.load(shelf, FOLDER, CONFIG.index_interval_bytes, self.now_ms)
+        loaded = recovery.load(shelf, FOLDER, CONFIG, self.now_ms)
         self.shelf, self.log = shelf, PartitionLog(shelf, loaded, CONFIG, set(), self.now_ms)
         self.log.finish_truncation()
-        self.log.load_ids(self.now_ms)
         assert self.log.offline is None
 
     # -- writing ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headrace.log import checkpoint as checkpoints
 from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
-from headrace.log.durability import DurableLog
 from headrace.log.files import FilePool
 from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
@@ -87,8 +86,8 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.shelf = Shelf(self.disk, FilePool(self.disk, capacity=3), IndexShelf(400))
-        self.unsynced: set[DurableLog] = set()
-        loaded = recovery.load(self.shelf, FOLDER, CONFIG.index_interval_bytes, self.now_ms)
+        self.unsynced: set[PartitionLog] = set()
+        loaded = recovery.load(self.shelf, FOLDER, CONFIG, self.now_ms)
         self.log = PartitionLog(self.shelf, loaded, CONFIG, self.unsynced, self.now_ms)
         self.log.finish_truncation()
 
@@ -488,10 +487,10 @@ def test_a_new_folder_survives_a_power_cut_with_its_first_synced_records() -> No
         identity.save(disk, FOLDER, uuid.UUID(int=7))
         checkpoints.hint(disk, FOLDER, checkpoints.Checkpoint())
         shelf = Shelf(disk, FilePool(disk), IndexShelf())
-        log = PartitionLog(shelf, recovery.load(shelf, FOLDER, 4096, 0), TopicConfig(), set(), 0)
+        log = PartitionLog(shelf, recovery.load(shelf, FOLDER, TopicConfig(), 0), TopicConfig(), set(), 0)
         log.append(memoryview(encode_batch([Record(0, 0, b"k", b"v")])), 0, now_ms=0)
         log.sync()
         disk.crash(random.Random(seed))
         shelf = Shelf(disk, FilePool(disk), IndexShelf())
-        loaded = recovery.load(shelf, FOLDER, 4096, 0)
+        loaded = recovery.load(shelf, FOLDER, TopicConfig(), 0)
         assert (loaded.topic_id, loaded.end_offset) == (uuid.UUID(int=7), 1), f"seed {seed}"

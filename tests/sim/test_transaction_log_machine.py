@@ -99,7 +99,7 @@ class TransactionLogMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.shelf = Shelf(self.disk, FilePool(self.disk, capacity=3), IndexShelf(400))
-        loaded = recovery.load(self.shelf, FOLDER, CONFIG.index_interval_bytes, self.now_ms)
+        loaded = recovery.load(self.shelf, FOLDER, CONFIG, self.now_ms)
         self.log = PartitionLog(self.shelf, loaded, CONFIG, set(), self.now_ms)
         self.log.finish_truncation()
         assert self.log.offline is None

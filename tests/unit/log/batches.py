@@ -43,10 +43,9 @@ def open_log(disk: Disk, config: TopicConfig = TopicConfig(), folder: Path = FOL
         disk.make_dirs(folder)
         identity.save(disk, folder, uuid.UUID(int=1))
     shelf = new_shelf(disk)
-    loaded = recovery.load(shelf, folder, config.index_interval_bytes, now_ms)
+    loaded = recovery.load(shelf, folder, config, now_ms)
     log = PartitionLog(shelf, loaded, config, set(), now_ms)
     log.finish_truncation()
-    log.load_ids(now_ms)
     return log
 
 

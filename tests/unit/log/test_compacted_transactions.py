@@ -212,8 +212,8 @@ def test_a_reader_sees_the_same_before_and_after_and_after_every_crash() -> None
         log.first_unstable_offset(log.end_offset)
         assert log.offline is None
         assert committed_of(log) == expected, f"seed {seed}"
-        rebuilt = recovery.load(new_shelf(disk), FOLDER, CONFIG.index_interval_bytes, NOW)
-        assert rebuilt.producers.open == {}
+        rebuilt = recovery.load(new_shelf(disk), FOLDER, CONFIG, NOW)
+        assert rebuilt.states.snapshots.states.open == {}
     assert len(log.aborted_txns) <= 3, "of those that are left, only the last of each producer has a marker"
 
 

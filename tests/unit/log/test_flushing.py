@@ -11,7 +11,6 @@ from typing import cast
 import pytest
 
 from headrace.log import checkpoint as checkpoints
-from headrace.log.durability import DurableLog
 from headrace.log.flushing import CHECKPOINT_S, CHECKPOINTS_AT_ONCE, MOST_SCAN_BYTES, to_checkpoint
 from headrace.log.logs import Logs
 from headrace.log.partition_log import PartitionLog
@@ -95,7 +94,7 @@ class Waiting:
 
 
 def choose(waiting: dict[Waiting, float], now_s: float) -> set[Waiting]:
-    return cast(set[Waiting], to_checkpoint(cast(dict[DurableLog, float], waiting), now_s))
+    return cast(set[Waiting], to_checkpoint(cast(dict[PartitionLog, float], waiting), now_s))
 
 
 def test_those_that_waited_longest_get_a_checkpoint_a_few_at_a_time() -> None:

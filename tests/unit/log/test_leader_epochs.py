@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
 
+from headrace.log.checkpoint import Checkpoint
+from headrace.log.derived import Moment, Occasion
 from headrace.log.leader_epochs import NAME, LeaderEpochs, load
+from headrace.log.partition_folder import PartitionFolder
 from sim.disk import SimDisk
 
 
@@ -62,7 +66,10 @@ def test_the_file_gives_back_what_was_saved_and_other_versions_are_refused() -> 
     assert load(disk, folder).entries == []
     known = epochs((1, 0), (3, 10))
     assert known.changed
-    known.save(disk, folder)
+    partition = PartitionFolder(disk, folder, uuid.UUID(int=7), Checkpoint())
+    stored = known.snapshot(Moment(Occasion.SETTLE, partition, 20, [0], 0, {}))
+    assert stored is not None
+    stored.write()
     assert not known.changed
     assert load(disk, folder).entries == [(1, 0), (3, 10)]
     disk.write_atomic(folder / NAME, b"headrace-leader-epochs 2\n")

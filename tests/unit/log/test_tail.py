@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.log import tail
+from headrace.log import partition_log, tail
 from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
+from headrace.log.tail import LogTail
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, read_header, restamp_crc
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -24,7 +25,6 @@ from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.disk import SimDisk
 from tests.conftest import SOAKING
-from tests.unit.log import batches
 from tests.unit.log.batches import NOW, batch, from_producer, open_log
 
 MOSTLY_APPENDING = ("test_partition_log", "test_reading", "test_recovery", "test_tail", "test_trimming")
@@ -41,10 +41,8 @@ CONFIGS = [
 ]
 
 
-class General(PartitionLog):
-    """A log that appends in the general way only."""
-
-    __slots__ = ()
+class GeneralTail(LogTail):
+    """A tail that has no way of its own."""
 
     def append_usual(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended | None:
         return None
@@ -112,10 +110,11 @@ def state(log: PartitionLog) -> Any:
     ]  # fmt: skip
     with log.segments[-1].file as file:
         stored = bytes(file.pread(file.size(), 0))
+    tail = log.tail
     return (
-        log.start_offset, log.end_offset, log.bytes_since_checkpoint, log._changed, log._now_ms, log._newest,
-        log._newest_offset, log._newest_position, log._unsynced == {log}, log.epochs.entries, log.producers.encode(),
-        segments, stored,
+        tail.start_offset, tail.end_offset, tail.bytes_since_checkpoint, tail.changed, tail.now_ms, tail.newest,
+        tail.newest_offset, tail.newest_position, log._durability._unsynced == {log}, log.epochs.entries,
+        log.producers.encode(), segments, stored,
     )  # fmt: skip
 
 
@@ -126,7 +125,7 @@ def test_the_usual_append_leaves_a_log_as_the_general_one_does(
 ) -> None:
     usual = open_log(SimDisk(), config)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "PartitionLog", General)
+        patch.setattr(partition_log, "LogTail", GeneralTail)
         general = open_log(SimDisk(), config)
     now_ms, latest = NOW, 0
     for records, epoch, pause_ms in work:
@@ -135,21 +134,26 @@ def test_the_usual_append_leaves_a_log_as_the_general_one_does(
         assert state(usual) == state(general)
         if followed:
             for log in (usual, general):
-                log.read(log._newest_offset if log._newest_offset >= 0 else 0, 5000, log.end_offset, at_least_one=True)
+                log.read(
+                    log.tail.newest_offset if log.tail.newest_offset >= 0 else 0,
+                    5000,
+                    log.end_offset,
+                    at_least_one=True,
+                )
 
 
 @pytest.mark.skipif(not COMPILED, reason="without a compiler there is no other way than the general one")
 def test_it_takes_what_nearly_all_clients_send() -> None:
     log = open_log(SimDisk())
-    assert log.append_usual(batch(), 0, NOW) is None  # the first of a segment, and of an epoch
+    assert log.tail.append_usual(batch(), 0, NOW) is None  # the first of a segment, and of an epoch
     log.append(batch(), 0, now_ms=NOW)
-    assert log.append_usual(batch(3), 0, NOW) == Appended(1, 3, -1, 0, False, len(batch(3)))
-    assert log.append_usual(from_producer(0), 0, NOW) is None  # nothing is known of this producer
+    assert log.tail.append_usual(batch(3), 0, NOW) == Appended(1, 3, -1, 0, False, len(batch(3)))
+    assert log.tail.append_usual(from_producer(0), 0, NOW) is None  # nothing is known of this producer
     log.append(from_producer(0), 0, now_ms=NOW)
-    assert log.append_usual(from_producer(1, 2), 0, NOW) == Appended(5, 6, -1, 0, False, len(from_producer(1, 2)))
-    assert log.append_usual(from_producer(1, 2), 0, NOW) is None  # it comes again
+    assert log.tail.append_usual(from_producer(1, 2), 0, NOW) == Appended(5, 6, -1, 0, False, len(from_producer(1, 2)))
+    assert log.tail.append_usual(from_producer(1, 2), 0, NOW) is None  # it comes again
     log.reconfigure(TopicConfig(log_append_time=True))
-    assert log.append_usual(batch(), 0, NOW) is None
+    assert log.tail.append_usual(batch(), 0, NOW) is None
 
 
 @given(st.sampled_from(CONFIGS), plain | with_id | produced | wrong | cut)
@@ -160,7 +164,7 @@ def test_it_declines_every_batch_that_admission_refuses(config: TopicConfig, rec
     try:
         check_client_batch(records, 0, read_header(records), config, NOW)
     except (KafkaError, struct.error):
-        assert log.append_usual(memoryview(bytearray(records)), 0, NOW) is None
+        assert log.tail.append_usual(memoryview(bytearray(records)), 0, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -176,9 +180,9 @@ def test_it_declines_every_batch_of_a_topic_whose_batches_do_not_stay_closed(con
     assert not config.batches_stay_closed
     log = open_log(SimDisk(), config)
     log.append(batch(), 0, now_ms=NOW)
-    assert log.append_usual(batch(), 0, NOW) is None
+    assert log.tail.append_usual(batch(), 0, NOW) is None
     log.reconfigure(TopicConfig())
-    assert (log.append_usual(batch(), 0, NOW) is not None) == COMPILED
+    assert (log.tail.append_usual(batch(), 0, NOW) is not None) == COMPILED
 
 
 def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -> None:
@@ -186,7 +190,7 @@ def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -
     log.append(batch(), 0, now_ms=NOW)
     largest = changed(batch(), 23, ">i", 2**31 - 1, sound=False)
     records = changed(largest, 57, ">i", -(2**31), sound=True)
-    assert log.append_usual(records, 0, NOW) is None
+    assert log.tail.append_usual(records, 0, NOW) is None
     assert outcome(log, records, 0, NOW)[0] is ErrorCode.invalid_record
     assert log.end_offset == 1
 
@@ -195,7 +199,7 @@ def test_a_batch_that_was_damaged_is_refused_by_the_usual_append_too() -> None:
     log = open_log(SimDisk())
     log.append(batch(), 0, now_ms=NOW)
     damaged = changed(batch(), 17, ">i", 0, sound=False)
-    assert log.append_usual(damaged, 0, NOW) is None
+    assert log.tail.append_usual(damaged, 0, NOW) is None
     assert outcome(log, damaged, 0, NOW)[0] is ErrorCode.corrupt_message
     assert log.end_offset == 1
 
@@ -215,14 +219,14 @@ NOT_USUAL = {
 def test_what_is_not_usual_is_left_to_the_general_append(records: memoryview) -> None:
     log = open_log(SimDisk(), TopicConfig(max_message_bytes=300, timestamp_after_max_ms=10))
     log.append(from_producer(0), 0, now_ms=NOW)
-    assert log.append_usual(memoryview(bytearray(records)), 0, NOW) is None
+    assert log.tail.append_usual(memoryview(bytearray(records)), 0, NOW) is None
     assert log.end_offset == 1
 
 
 def test_where_a_record_may_be_too_old_each_is_looked_at_by_the_general_append() -> None:
     log = open_log(SimDisk(), TopicConfig(timestamp_before_max_ms=1000))
     log.append(batch(), 0, now_ms=NOW)
-    assert log.append_usual(batch(), 0, NOW) is None
+    assert log.tail.append_usual(batch(), 0, NOW) is None
 
 
 def test_what_was_written_last_is_kept_for_who_follows_with_its_place_in_the_file() -> None:
