@@ -4,10 +4,10 @@ The hot part of the room. Append and read run on the event loop for every reques
 append, and no state changes before that write has succeeded. Called by replicas and by handlers that ask for offsets.
 
 A log is put together from parts, each handed what it needs: the tail (tail.py), the folder (partition_folder.py), the
-derived states (states.py), syncing and checkpoints (durability.py), new segments (rolling.py), and what makes it
-shorter: trimming.py from the front, truncation.py from the back, swapping.py for compaction. Two locks: the tail's
-guards the segments and the end, and is held for moments; `sync_lock` orders those who wait for the disk, and is taken
-first by whoever takes both.
+derived states (states.py), appending in general (appending.py), syncing and checkpoints (durability.py), new segments
+(rolling.py), and what makes it shorter: trimming.py from the front, truncation.py from the back, swapping.py for
+compaction. Two locks: the tail's guards the segments and the end, and is held for moments, because the event loop takes
+it for every append; `sync_lock` orders those who wait for the disk. Whoever takes both takes `sync_lock` first.
 """
 
 from __future__ import annotations
@@ -17,22 +17,20 @@ import uuid
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 
 from headrace.log import identity, recovery, timestamps
 from headrace.log.aborted_txns import AbortedTxns
-from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
-from headrace.log.dedup import Dedup, Sifted
-from headrace.log.derived import PRODUCER, LogOnDisk, StoredBatch, news_in
+from headrace.log.appending import Appending
+from headrace.log.dedup import Dedup
+from headrace.log.derived import LogOnDisk
 from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability, Syncing
 from headrace.log.failing import refusal, write_failed
 from headrace.log.indexes import SegmentIndex
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, slice_of
-from headrace.log.recompression import recompressed
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment, Shelf
 from headrace.log.swapping import Swap, Swapping
@@ -41,8 +39,6 @@ from headrace.log.trimming import Trimming
 from headrace.log.truncation import Truncation
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
-from headrace.wire.end_markers import EndMarker, encode_marker
 from headrace.wire.errors import ErrorCode, KafkaError
 
 
@@ -50,8 +46,8 @@ class PartitionLog(TailView):
     # Python keeps the values of up to 30 attributes beside an object, and makes a table for each object that has more:
     # another 1.3 KB per log, and slower to find one's way in.
     __slots__ = (
-        "_doomed", "_durability", "_folder", "_rolling", "_shelf", "_states", "_thinned", "_trimming", "aborted_txns",
-        "closed_cleanly", "internal", "scanned_bytes",
+        "_appending", "_doomed", "_durability", "_folder", "_rolling", "_shelf", "_states", "_thinned", "_trimming",
+        "aborted_txns", "closed_cleanly", "internal", "scanned_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +70,7 @@ class PartitionLog(TailView):
         synced = loaded.end_offset if loaded.clean else folder.checkpoint.recovery_point
         durability = self._durability = Durability(tail, folder, states, synced, unsynced, self)
         self._rolling = Rolling(shelf, tail, folder, durability)
+        self._appending = Appending(tail, states, self._rolling, shelf.headroom, folder.directory.name)
         self._trimming = Trimming(tail, folder, states, durability, self._rolling, self._doomed)
         self._thinned = states.thinned
         self.aborted_txns: AbortedTxns = states.aborted_txns
@@ -168,73 +165,7 @@ class PartitionLog(TailView):
                 raise write_failed(tail, error) from error
             if appended is not None:
                 return appended
-        if tail.offline is not None:
-            raise refusal(tail)
-        found = split_produced(records)
-        config = tail.config
-        append_time_ms = now_ms if config.log_append_time else -1
-        repeated = self._check(records, found, now_ms, internal, transactional)
-        if repeated is not None:
-            return repeated
-        sifted: Sifted | None = None
-        dedup = self._states.seen_ids.dedup
-        if dedup is not None and not internal:
-            sifted = dedup.sift(records, found, now_ms)
-            records, found = sifted.records, sifted.found
-        if config.codec is not None and not internal:
-            records, found = recompressed(records, found, config.codec, config.max_message_bytes, config.codec_level)
-        if not internal:
-            self._take_room(len(records))
-        with tail.lock:
-            base_offset = offset = tail.end_offset
-            for at, header in found:
-                stamp(records, at, offset, header.length, leader_epoch)
-                if append_time_ms >= 0:
-                    stamp_append_time(records, at, header, append_time_ms)
-                offset += header.last_offset_delta + 1
-            segment = self._write(records, offset, now_ms)
-            offset = base_offset
-            for (at, header), ids in zip(found, repeat(None) if sifted is None else sifted.fresh, strict=False):
-                following = offset + header.last_offset_delta + 1
-                timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
-                segment.note(offset, following, header.size, timestamp)
-                news = news_in(header, leader_epoch > tail.epochs.latest)
-                if news == PRODUCER and not tail.hears_all:
-                    tail.producers.remember(header, offset, append_time_ms, now_ms)
-                elif news or tail.hears_all:
-                    stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
-                    self._states.appended(news, stored)
-                offset = following
-            visible_bytes = len(records)
-            if sifted is not None:
-                visible_bytes = sum(header.size for _, header in found if header.record_count)
-                self._states.seen_ids.duplicates_dropped += sifted.dropped
-            return Appended(base_offset, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes)
-
-    def _check(
-        self,
-        records: memoryview,
-        found: list[tuple[int, BatchHeader]],
-        now_ms: int,
-        internal: bool,
-        transactional: bool,
-    ) -> Appended | None:
-        """KafkaError if one of these batches may not be appended; what is answered to a retry of batches that are here
-        already; else None."""
-        tail = self.tail
-        before: BatchHeader | None = None
-        for at, header in found:
-            if not internal:
-                check_client_batch(records, at, header, tail.config, now_ms, transactional=transactional)
-            if header.producer_id >= 0:
-                if before is not None and before.producer_id == header.producer_id:
-                    tail.producers.check_next(before, header)
-                elif (written := tail.producers.check(header)) is not None:
-                    return Appended(
-                        written.base_offset, written.last_offset, written.append_time_ms, tail.start_offset, True, 0
-                    )
-                before = header
-        return None
+        return self._appending.append(records, leader_epoch, now_ms, internal, transactional)
 
     def append_marker(
         self,
@@ -248,72 +179,14 @@ class PartitionLog(TailView):
         now_ms: int,
     ) -> Appended:
         """Write the end of a transaction. One that is here already is not written again, and counts as `duplicate`."""
-        tail = self.tail
-        if tail.offline is not None:
-            raise refusal(tail)
-        if not tail.producers.check_end(producer_id, producer_epoch, coordinator_epoch, strict=strict):
-            last = tail.end_offset - 1  # it is one of these
-            return Appended(last, last, -1, tail.start_offset, True, 0)
-        marker = EndMarker(commit, coordinator_epoch)
-        records = memoryview(encode_marker(marker, producer_id, producer_epoch, now_ms))
-        with tail.lock:
-            offset = tail.end_offset
-            stamp(records, 0, offset, read_header(records).length, leader_epoch)
-            segment = self._write(records, offset + 1, now_ms)
-            segment.note(offset, offset + 1, len(records), now_ms)
-            stored = StoredBatch(read_header(records), now_ms, records, 0)
-            self._states.appended(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
-            return Appended(offset, offset, -1, tail.start_offset, False, len(records))
+        return self._appending.append_marker(
+            producer_id, producer_epoch, coordinator_epoch, commit, leader_epoch, strict=strict, now_ms=now_ms
+        )
 
     def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> int:
         """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
         many bytes there are for consumers in them."""
-        tail = self.tail
-        if tail.offline is not None:
-            raise refusal(tail)
-        now_ms = tail.now_ms if now_ms is None else now_ms
-        found = list(walk(records))
-        expected = tail.end_offset
-        for at, header in found:
-            if not crc_ok(records, at, header):
-                raise KafkaError(ErrorCode.corrupt_message, f"{self.topic_partition}: a batch does not match its CRC")
-            if header.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.invalid_record,
-                    f"{self.topic_partition}: a batch starts at {header.base_offset}, before the end at {expected}",
-                )
-            expected = header.next_offset
-        if not found:
-            return 0
-        total = found[-1][0] + found[-1][1].size
-        if not self.internal:
-            self._take_room(total)
-        with tail.lock:
-            segment = self._write(records[:total], expected, now_ms)
-            for at, header in found:
-                segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
-                news = news_in(header, header.leader_epoch > tail.epochs.latest)
-                if news == PRODUCER and not tail.hears_all:
-                    tail.producers.remember_stored(header, now_ms)
-                elif news or tail.hears_all:
-                    self._states.appended(news, StoredBatch(header, now_ms, records, at))
-        return sum(header.size for _, header in found if header.record_count)
-
-    def _take_room(self, size: int) -> None:
-        """What is left when the disk is nearly full is for more important things than records."""
-        if self._shelf.headroom is not None:
-            self._shelf.headroom.take(size)
-
-    def _write(self, records: memoryview, end_offset: int, now_ms: int) -> Segment:
-        """Put stamped batches into the active segment, which is returned; the log then ends at `end_offset`."""
-        tail = self.tail
-        segment = self._rolling.room_for(len(records), end_offset, now_ms)
-        try:
-            tail.write(segment, records)
-        except OSError as error:
-            raise write_failed(tail, error) from error
-        tail.end_offset = end_offset
-        return segment
+        return self._appending.append_as_follower(records, now_ms, takes_room=not self.internal)
 
     # -- transactions -------------------------------------------------------------------------------------------------
 

@@ -268,7 +268,7 @@ CASES = [
     ),
     case(
         22,
-        "log.partition_log",
+        "log.appending",
         "            if not crc_ok(records, at, header):",
         "            if False:",
         f"{DISKS}:test_a_batch_that_was_damaged_on_its_way_is_not_stored_and_asked_for_again",
@@ -289,15 +289,15 @@ CASES = [
     ),
     case(
         23,
-        "log.partition_log",
+        "log.appending",
         "        if not internal:\n            self._take_room(len(records))\n",
         "",
         f"{LOG}.test_headroom:test_a_broker_that_filled_its_disk_stops_cleanly_and_starts_again",
     ),
     case(
         23,
-        "log.partition_log",
-        "        if not self.internal:\n            self._take_room(total)\n",
+        "log.appending",
+        "        if takes_room:\n            self._take_room(total)\n",
         "",
         f"{LOG}.test_headroom:test_a_follower_keeps_the_reserve_too_but_copies_groups",
     ),
@@ -310,7 +310,7 @@ CASES = [
     ),
     case(
         24,
-        "log.partition_log",
+        "log.appending",
         "                news = news_in(header, header.leader_epoch > tail.epochs.latest)\n",
         "                news = 0\n",
         f"{REPLICATION}:test_every_replica_knows_what_producers_have_sent",

@@ -1,0 +1,189 @@
+"""Appending in general: whatever tail.py does not take as usual, markers, and what a follower gets from its leader.
+
+A part of a log, called by PartitionLog. Everything is checked before the one write, and no state changes before that
+write has succeeded; then the derived states that hear of such a batch (derived.py) are told of it.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+from headrace.log.admission import check_client_batch
+from headrace.log.appended import Appended
+from headrace.log.dedup import Sifted
+from headrace.log.derived import PRODUCER, StoredBatch, news_in
+from headrace.log.failing import refusal, write_failed
+from headrace.log.headroom import Headroom
+from headrace.log.recompression import recompressed
+from headrace.log.rolling import Rolling
+from headrace.log.segment import Segment
+from headrace.log.states import LogStates
+from headrace.log.tail import LogTail
+from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
+from headrace.wire.end_markers import EndMarker, encode_marker
+from headrace.wire.errors import ErrorCode, KafkaError
+
+
+class Appending:
+    __slots__ = ("_headroom", "_name", "_rolling", "_states", "_tail")
+
+    def __init__(
+        self, tail: LogTail, states: LogStates, rolling: Rolling, headroom: Headroom | None, name: str
+    ) -> None:
+        self._tail = tail
+        self._states = states
+        self._rolling = rolling
+        self._headroom = headroom
+        self._name = name
+
+    def append(
+        self, records: memoryview, leader_epoch: int, now_ms: int, internal: bool, transactional: bool
+    ) -> Appended:
+        """What a producer sent, as PartitionLog.append says."""
+        tail = self._tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        found = split_produced(records)
+        config = tail.config
+        append_time_ms = now_ms if config.log_append_time else -1
+        repeated = self._check(records, found, now_ms, internal, transactional)
+        if repeated is not None:
+            return repeated
+        sifted: Sifted | None = None
+        dedup = self._states.seen_ids.dedup
+        if dedup is not None and not internal:
+            sifted = dedup.sift(records, found, now_ms)
+            records, found = sifted.records, sifted.found
+        if config.codec is not None and not internal:
+            records, found = recompressed(records, found, config.codec, config.max_message_bytes, config.codec_level)
+        if not internal:
+            self._take_room(len(records))
+        with tail.lock:
+            base_offset = offset = tail.end_offset
+            for at, header in found:
+                stamp(records, at, offset, header.length, leader_epoch)
+                if append_time_ms >= 0:
+                    stamp_append_time(records, at, header, append_time_ms)
+                offset += header.last_offset_delta + 1
+            segment = self._write(records, offset, now_ms)
+            offset = base_offset
+            for (at, header), ids in zip(found, repeat(None) if sifted is None else sifted.fresh, strict=False):
+                following = offset + header.last_offset_delta + 1
+                timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
+                segment.note(offset, following, header.size, timestamp)
+                news = news_in(header, leader_epoch > tail.epochs.latest)
+                if news == PRODUCER and not tail.hears_all:
+                    tail.producers.remember(header, offset, append_time_ms, now_ms)
+                elif news or tail.hears_all:
+                    stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
+                    self._states.appended(news, stored)
+                offset = following
+            visible_bytes = len(records)
+            if sifted is not None:
+                visible_bytes = sum(header.size for _, header in found if header.record_count)
+                self._states.seen_ids.duplicates_dropped += sifted.dropped
+            return Appended(base_offset, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes)
+
+    def _check(
+        self,
+        records: memoryview,
+        found: list[tuple[int, BatchHeader]],
+        now_ms: int,
+        internal: bool,
+        transactional: bool,
+    ) -> Appended | None:
+        """KafkaError if one of these batches may not be appended; what is answered to a retry of batches that are here
+        already; else None."""
+        tail = self._tail
+        before: BatchHeader | None = None
+        for at, header in found:
+            if not internal:
+                check_client_batch(records, at, header, tail.config, now_ms, transactional=transactional)
+            if header.producer_id >= 0:
+                if before is not None and before.producer_id == header.producer_id:
+                    tail.producers.check_next(before, header)
+                elif (written := tail.producers.check(header)) is not None:
+                    return Appended(
+                        written.base_offset, written.last_offset, written.append_time_ms, tail.start_offset, True, 0
+                    )
+                before = header
+        return None
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        leader_epoch: int,
+        *,
+        strict: bool,
+        now_ms: int,
+    ) -> Appended:
+        """Write the end of a transaction. One that is here already is not written again, and counts as `duplicate`."""
+        tail = self._tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        if not tail.producers.check_end(producer_id, producer_epoch, coordinator_epoch, strict=strict):
+            last = tail.end_offset - 1  # it is one of these
+            return Appended(last, last, -1, tail.start_offset, True, 0)
+        marker = EndMarker(commit, coordinator_epoch)
+        records = memoryview(encode_marker(marker, producer_id, producer_epoch, now_ms))
+        with tail.lock:
+            offset = tail.end_offset
+            stamp(records, 0, offset, read_header(records).length, leader_epoch)
+            segment = self._write(records, offset + 1, now_ms)
+            segment.note(offset, offset + 1, len(records), now_ms)
+            stored = StoredBatch(read_header(records), now_ms, records, 0)
+            self._states.appended(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
+            return Appended(offset, offset, -1, tail.start_offset, False, len(records))
+
+    def append_as_follower(self, records: memoryview, now_ms: int | None, *, takes_room: bool) -> int:
+        """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
+        many bytes there are for consumers in them."""
+        tail = self._tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        now_ms = tail.now_ms if now_ms is None else now_ms
+        found = list(walk(records))
+        expected = tail.end_offset
+        for at, header in found:
+            if not crc_ok(records, at, header):
+                raise KafkaError(ErrorCode.corrupt_message, f"{self._name}: a batch does not match its CRC")
+            if header.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.invalid_record,
+                    f"{self._name}: a batch starts at {header.base_offset}, before the end at {expected}",
+                )
+            expected = header.next_offset
+        if not found:
+            return 0
+        total = found[-1][0] + found[-1][1].size
+        if takes_room:
+            self._take_room(total)
+        with tail.lock:
+            segment = self._write(records[:total], expected, now_ms)
+            for at, header in found:
+                segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
+                news = news_in(header, header.leader_epoch > tail.epochs.latest)
+                if news == PRODUCER and not tail.hears_all:
+                    tail.producers.remember_stored(header, now_ms)
+                elif news or tail.hears_all:
+                    self._states.appended(news, StoredBatch(header, now_ms, records, at))
+        return sum(header.size for _, header in found if header.record_count)
+
+    def _take_room(self, size: int) -> None:
+        """What is left when the disk is nearly full is for more important things than records."""
+        if self._headroom is not None:
+            self._headroom.take(size)
+
+    def _write(self, records: memoryview, end_offset: int, now_ms: int) -> Segment:
+        """Put stamped batches into the active segment, which is returned; the log then ends at `end_offset`."""
+        tail = self._tail
+        segment = self._rolling.room_for(len(records), end_offset, now_ms)
+        try:
+            tail.write(segment, records)
+        except OSError as error:
+            raise write_failed(tail, error) from error
+        tail.end_offset = end_offset
+        return segment
