@@ -239,6 +239,7 @@ class DerivedMachine(RuleBasedStateMachine):
             known = log.producers.producers[name]
             assert known.epoch == producer.epoch
             assert not producer.batches or known.next_sequence == producer.next_sequence
+            assert not self.whole or known.batches == producer.batches
         if self.whole:
             assert log.epochs.latest == made.epochs.latest
             assert log.producers.open == made.snapshots.states.open
