@@ -125,10 +125,8 @@ BYTE_CASES = [
         "segment.size > config.segment_bytes",
         ROLLING,
     ),
-    in_tail(35, "                self._shelf.headroom.take(size)", "                pass", FULL),
-    without_tail(
-        35, "headrace/log/partition_log.py", "            self._shelf.headroom.take(size)", "            pass", FULL
-    ),
+    in_tail(35, "                self._headroom.take(size)", "                pass", FULL),
+    without_tail(35, "headrace/log/appending.py", "            self._headroom.take(size)", "            pass", FULL),
     in_lanes(
         36,
         ".pyx",
