@@ -1,7 +1,7 @@
 """headrace: a durable message queue that speaks the Kafka protocol.
 
-The SDK's nouns can be imported from here. They are loaded when they are asked for, not before: a broker never loads the
-SDK, and `import headrace` costs nothing.
+The SDK's classes can be imported from here. They are loaded on first use: a broker never loads the SDK, and `import
+headrace` alone is cheap.
 """
 
 from __future__ import annotations

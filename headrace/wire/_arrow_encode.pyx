@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Rows in columns to records: the compiled twin of _arrow_encode_py.py, function by function.
 
-The rules stand there. Here the size of every buffer is checked against the number of rows once, and every offset in a
-buffer against what it points into, so that no column can lead out of its buffers.
+The rules are documented there. The size of each buffer is checked once against the number of rows, and each offset
+against the buffer that it points into, so a wrong column can never cause a read outside its buffers.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -39,10 +39,10 @@ cdef struct Column:
 
 
 cdef const uint8_t *address(buffer, Py_ssize_t needed, str what) except? NULL:
-    """Where a buffer begins that has at least `needed` bytes. Its owner keeps it alive, and nobody writes into it."""
+    """The address of a buffer of at least `needed` bytes. Its owner keeps it alive, and nobody writes to it."""
     cdef const uint8_t[::1] view = buffer
     if view.shape[0] < needed:
-        raise ValueError(f"a column of {what} has {view.shape[0]} bytes where {needed} are needed")
+        raise ValueError(f"a column of {what} has {view.shape[0]} bytes, but needs {needed}")
     return &view[0] if view.shape[0] else NULL
 
 
@@ -53,7 +53,7 @@ cdef int open_column(Column *to, column, str what, bint blobs) except -1:
     to.rows = column.rows
     to.first = column.first
     if to.rows < 0 or to.first < 0 or to.rows > INT32_MAX or to.first > INT32_MAX:
-        raise ValueError(f"a column of {what} with {to.rows} rows from {to.first} on")
+        raise ValueError(f"a column of {what} has {to.rows} rows from {to.first} on")
     cdef Py_ssize_t end = to.first + to.rows
     to.valid = NULL
     if column.valid is not None:
@@ -75,7 +75,7 @@ cdef inline bint is_valid(const Column *column, Py_ssize_t row) noexcept:
 
 
 cdef inline Py_ssize_t blob_at(const Column *column, Py_ssize_t row, const uint8_t **found) except? -2:
-    """The size of a row's bytes, and where they are; -1 for null, also where there is no such column."""
+    """The size of a row's bytes, and their position in `found`; -1 for null, or if there is no such column."""
     if not column.there or not is_valid(column, row):
         return -1
     cdef int32_t low = column.numbers[column.first + row]
@@ -118,7 +118,7 @@ def assign_slots(Py_ssize_t rows, keys, partitions, topics, firsts, counts, stic
     open_column(&topic_column, topics, "topics", False)
     for column in (keys, partitions, topics):
         if column is not None and column.rows < rows:
-            raise ValueError(f"a column of {column.rows} rows where there are {rows}")
+            raise ValueError(f"a column has {column.rows} rows, but there are {rows}")
     if min(counts, default=1) < 1:
         raise ValueError("a topic without partitions")
     cdef Py_ssize_t topic_count = len(counts), turn
@@ -159,8 +159,8 @@ def assign_slots(Py_ssize_t rows, keys, partitions, topics, firsts, counts, stic
 
 
 def order_by_slot(slots, Py_ssize_t slot_count):
-    """Row numbers, 32 bits each, in the order of their slots; and where in them each slot's rows begin, with the end
-    of the last. Rows of one slot stay in order."""
+    """Row numbers, 32 bits each, sorted by slot (stable); and for each slot the position of its first row in them, then
+    the total."""
     cdef Py_ssize_t rows = len(memoryview(slots).cast("B")) // 4
     cdef const int32_t *slot_of = <const int32_t *> address(slots, 4 * rows, "slots")
     cdef list bounds = []
@@ -224,7 +224,7 @@ cdef int open_source(Source *to, rows) except -1:
     open_column(&to.values, rows.values, "values", True)
     to.list_count = len(rows.headers)
     if to.list_count > LISTS_AT_MOST:
-        raise ValueError(f"{to.list_count} columns of headers, {LISTS_AT_MOST} are the most")
+        raise ValueError(f"{to.list_count} columns of headers, but the limit is {LISTS_AT_MOST}")
     cdef Py_ssize_t turn
     for turn in range(to.list_count):
         open_lists(&to.headers[turn], rows.headers[turn])
@@ -233,7 +233,7 @@ cdef int open_source(Source *to, rows) except -1:
     check_rows(&to.values, to.rows)
     to.mark_count = len(rows.marks)
     if to.mark_count > MARKS_AT_MOST:
-        raise ValueError(f"{to.mark_count} marks, {MARKS_AT_MOST} are the most")
+        raise ValueError(f"{to.mark_count} marks, but the limit is {MARKS_AT_MOST}")
     for turn in range(to.mark_count):
         name, column = rows.marks[turn]
         to.mark_names[turn] = address(name, 0, "names")
@@ -244,7 +244,7 @@ cdef int open_source(Source *to, rows) except -1:
 
 
 cdef int open_lists(Lists *to, headers) except -1:
-    # Its bytes are the two children, so only its offsets matter here.
+    # The bytes are in the two child columns; only the offsets are needed here.
     open_column(&to.lists, Blobs(headers.rows, headers.offsets, b"", headers.valid, headers.first), "lists", True)
     open_column(&to.names, headers.names, "names", True)
     open_column(&to.contents, headers.contents, "contents", True)
@@ -253,12 +253,12 @@ cdef int open_lists(Lists *to, headers) except -1:
 
 cdef inline int check_rows(const Column *column, Py_ssize_t rows) except -1:
     if column.there and column.rows < rows:
-        raise ValueError(f"a column of {column.rows} rows where there are {rows}")
+        raise ValueError(f"a column has {column.rows} rows, but there are {rows}")
     return 0
 
 
 cdef inline Py_ssize_t sized(Py_ssize_t size) noexcept:
-    """What a blob of this size takes, -1 being null, with its length."""
+    """The encoded size of a blob, with its length prefix; a size of -1 is null."""
     return 1 if size < 0 else number_bytes(size) + size
 
 
@@ -295,7 +295,7 @@ cdef Py_ssize_t header_count(const Source *source, Py_ssize_t row) except -1:
 
 
 cdef Py_ssize_t headers_bytes(const Source *source, Py_ssize_t row) except -1:
-    """What the headers of a row take, with their number. Looks at each, so that writing them cannot fail."""
+    """The encoded size of a row's headers, with their count. Checks each, so that writing them cannot fail."""
     cdef const uint8_t *found = NULL
     cdef const Lists *headers
     cdef int32_t low, high
@@ -316,7 +316,7 @@ cdef Py_ssize_t headers_bytes(const Source *source, Py_ssize_t row) except -1:
 
 
 cdef Py_ssize_t body_bytes(const Source *source, Py_ssize_t row, int64_t time_delta, int64_t delta) except -1:
-    """What a record takes behind its length."""
+    """The size of a record without its length prefix."""
     cdef const uint8_t *found = NULL
     cdef Py_ssize_t size = 1 + number_bytes(time_delta) + number_bytes(delta)
     size += sized(blob_at(&source.keys, row, &found)) + sized(blob_at(&source.values, row, &found))
@@ -376,10 +376,10 @@ def append_rows(
     int64_t base_timestamp,
     Py_ssize_t limit_bytes,
 ):
-    """Append the rows order[start:stop] to the records of a batch, the first with offset delta `delta`, and stop before
-    the row that would make it longer than `limit_bytes`; the first row of all may be longer.
+    """Append the rows order[start:stop] to the records of a batch; the first has offset delta `delta`. Stops before the
+    row that would make the batch longer than `limit_bytes`, unless it is the batch's first.
 
-    (how many, the latest timestamp among them).
+    Returns how many rows were added, and their latest timestamp.
     """
     cdef Source source
     open_source(&source, rows)
@@ -399,7 +399,7 @@ def append_rows(
             if row < 0 or row >= source.rows:
                 raise ValueError(f"row {row} of {source.rows}")
             if sub_overflows(source.times[row], base_timestamp, &time_delta):
-                raise ValueError(f"timestamp {source.times[row]} cannot stand in a batch that starts at {base_timestamp}")
+                raise ValueError(f"timestamp {source.times[row]} does not fit a batch that starts at {base_timestamp}")
             size = body_bytes(&source, row, time_delta, delta + turn - start)
             if delta + turn - start and total + number_bytes(size) + size > limit_bytes:
                 end = turn

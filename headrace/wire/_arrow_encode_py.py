@@ -1,11 +1,11 @@
-"""Rows in columns to records, in pure Python: the twin of _arrow_encode.pyx, function by function.
+"""Encodes rows in columns as records, in pure Python: the twin of _arrow_encode.pyx, function by function.
 
-It serves where there is no C compiler, and says what the compiled twin must do: a test gives both the same rows.
-Called by wire/arrow_encode.py, which picks one of the two.
+Used if there is no C compiler, and the specification of the compiled twin: a test gives both the same rows. Called by
+wire/arrow_encode.py, which picks one of the two.
 
-A row has a slot, which stands for the partition of a topic that it goes to. Rows are put into the order of their slots,
-and then each slot's rows are appended to the records section of a batch, until that is full. Columns that contradict
-themselves (offsets outside their buffers) raise ValueError, and so does a header without a name.
+Each row gets a slot: a number for the topic and partition that it goes to. Rows are sorted by slot; then each slot's
+rows are appended to the records section of a batch until that is full. Inconsistent columns (offsets outside their
+buffers) raise ValueError, and so does a header without a name.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def assign_slots(
 ) -> bytearray:
     """The slot of every row, 32 bits each: the first slot of its topic plus its partition.
 
-    That is the partition that the row asks for, else the one of its key, else the topic's `sticky` one. Topics are
-    given as numbers; without a column there is one topic.
+    The partition is the one given in the row, else that of its key, else the topic's `sticky` partition. Topics are
+    numbers; without a column of topics there is only topic 0.
     """
     _check_blobs(keys, rows)
     _check_numbers(partitions, rows)
@@ -57,8 +57,8 @@ def assign_slots(
 
 
 def order_by_slot(slots: Buffer, slot_count: int) -> tuple[bytearray, list[int]]:
-    """Row numbers, 32 bits each, in the order of their slots; and where in them each slot's rows begin, with the end
-    of the last. Rows of one slot stay in order."""
+    """Row numbers, 32 bits each, sorted by slot (stable); and for each slot the position of its first row in them, then
+    the total."""
     numbers = _int32s(slots)
     bounds = [0] * (slot_count + 1)
     for slot in numbers:
@@ -81,17 +81,17 @@ def append_rows(
     base_timestamp: int,
     limit_bytes: int,
 ) -> tuple[int, int]:
-    """Append the rows order[start:stop] to the records of a batch, the first with offset delta `delta`, and stop before
-    the row that would make it longer than `limit_bytes`; the first row of all may be longer.
+    """Append the rows order[start:stop] to the records of a batch; the first has offset delta `delta`. Stops before the
+    row that would make the batch longer than `limit_bytes`, unless it is the batch's first.
 
-    (how many, the latest timestamp among them).
+    Returns how many rows were added, and their latest timestamp.
     """
     _check_rows(rows)
     numbers = _int32s(order)
     if not 0 <= start <= stop <= len(numbers):
         raise ValueError(f"rows {start} to {stop} of {len(numbers)}")
     latest = _INT64_MIN
-    fresh = bytearray()  # a row that is refused leaves the section as it was
+    fresh = bytearray()  # if a row is rejected, the section stays unchanged
     added = 0
     for turn in range(start, stop):
         row = numbers[turn]
@@ -99,7 +99,7 @@ def append_rows(
             raise ValueError(f"row {row} of {rows.rows}")
         (timestamp,) = struct.unpack_from("<q", rows.times, 8 * row)
         if not _INT64_MIN <= timestamp - base_timestamp <= _INT64_MAX:
-            raise ValueError(f"timestamp {timestamp} cannot stand in a batch that starts at {base_timestamp}")
+            raise ValueError(f"timestamp {timestamp} does not fit a batch that starts at {base_timestamp}")
         body = _body(rows, row, timestamp - base_timestamp, delta + turn - start)
         record = bytearray()
         _put_varint(record, len(body))
@@ -172,14 +172,14 @@ def _check_numbers(column: Numbers | None, rows: int) -> None:
 
 def _check_column(column: Blobs | Numbers, rows: int) -> None:
     if column.rows < rows or column.first < 0:
-        raise ValueError(f"a column of {column.rows} rows from {column.first} on where there are {rows}")
+        raise ValueError(f"a column has {column.rows} rows from {column.first} on, but there are {rows}")
     if column.valid is not None:
         _check_buffer(column.valid, (column.first + column.rows + 7) // 8)
 
 
 def _check_buffer(buffer: Buffer, needed: int) -> None:
     if len(buffer) < needed:
-        raise ValueError(f"a column has {len(buffer)} bytes where {needed} are needed")
+        raise ValueError(f"a column has {len(buffer)} bytes, but needs {needed}")
 
 
 def _blob(column: Blobs, row: int) -> bytes | None:

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Records of opened batches laid out as columns: the compiled twin of _columns_py.py.
+"""Decodes the records of opened batches into columns: the compiled twin of _columns_py.py.
 
-The layout and the rules stand there; how numbers are read, in the included file. Columns are filled in one pass: no more
-rows can come than the sections claim, and values are nearly all of their bytes, so room for both is made once. Keys and
-headers, which are mostly small, start small and grow: room that is made and not used costs more than decoding, since
-the system hands out every page anew.
+The layout and the rules are documented there; the included file reads the numbers. Columns are filled in one pass. The
+sections give the number of rows, and nearly all of their bytes are values, so the buffers for both are allocated once.
+Buffers for keys and headers, which are mostly small, start small and grow: memory that is allocated and not used costs
+more than the decoding, because of page faults.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -37,7 +37,7 @@ cdef object cut(object buffer, Py_ssize_t size):
 
 
 cdef class Blobs:
-    """Byte strings one after the other: where each ends, which are null."""
+    """Concatenated byte strings: the end of each, and which are null."""
 
     cdef object ends, data, bitmap
     cdef int32_t *end_at
@@ -55,7 +55,7 @@ cdef class Blobs:
         self.room_for = rows
 
     cdef int reserve(self, Py_ssize_t more) except -1:
-        """Make room for so many more byte strings."""
+        """Make room for `more` byte strings."""
         cdef Py_ssize_t old = self.room_for
         if self.rows + more > old:
             self.room_for = max(2 * old, self.rows + more)
@@ -68,7 +68,7 @@ cdef class Blobs:
         return 0
 
     cdef int grow(self, Py_ssize_t more) except -1:
-        """Make room for so many more bytes."""
+        """Make room for `more` bytes."""
         self.capacity = max(2 * self.capacity, self.size + more)
         PyByteArray_Resize(self.data, self.capacity)
         self.byte_at = <uint8_t *> PyByteArray_AS_STRING(self.data)
@@ -97,7 +97,7 @@ cdef class Blobs:
 
 
 cdef class Columns:
-    """Everything that a row has, as far as it is wanted."""
+    """The wanted columns."""
 
     cdef int wanted
     cdef int64_t first, stop
@@ -195,7 +195,7 @@ cdef class Columns:
         return 0
 
     cdef bint check_headers(self, const uint8_t *at, const uint8_t *stop) except -1:
-        """Whether the record has one of the wanted tags, or no tag is wanted; the headers fill it to its end."""
+        """Whether the record has one of the tags, or no tags are given. Checks that the headers fill it to its end."""
         cdef int64_t count = number(&at, stop, 32)
         cdef Py_ssize_t size
         cdef int64_t turn
@@ -214,11 +214,11 @@ cdef class Columns:
                     tagged = any_equal(at, size, self.tags)
                 at += size
         if at != stop:
-            raise Malformed("a record is longer than what is in it")
+            raise Malformed("a record is longer than its fields")
         return tagged
 
     cdef int put_headers(self, const uint8_t *at, const uint8_t *stop) except -1:
-        """The headers, which have been checked."""
+        """Add the headers, which were checked before."""
         cdef int64_t count = number(&at, stop, 32)
         cdef Py_ssize_t size
         cdef int64_t turn
@@ -262,7 +262,7 @@ cdef bint any_equal(const uint8_t *at, Py_ssize_t size, tuple wanted):
 
 
 def fill(sections, int wanted, int64_t first, int64_t stop, tags):
-    """As the twin says."""
+    """See the twin."""
     cdef Py_ssize_t rows = 0, size = 0
     for section in sections:
         check_count(len(section[0]), section[1])

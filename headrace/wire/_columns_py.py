@@ -1,8 +1,9 @@
-"""Records of opened batches laid out as columns, in pure Python: the twin of _columns.pyx.
+"""Decodes the records of opened batches into columns, in pure Python: the twin of _columns.pyx.
 
-It serves where there is no C compiler, and says what the compiled twin must do: a test feeds both the same bytes.
-Called by wire/columns.py, which picks one of the two and names the layout. Per record the checks come in the order in
-which its fields stand; headers are looked at only where they are wanted or decide, and bad bytes raise Malformed only.
+Used if there is no C compiler, and the specification of the compiled twin: a test gives both the same bytes. Called by
+wire/columns.py, which picks one of the two and documents the layout. The fields of a record are checked in the order in
+which they are encoded; headers are read only if they are a wanted column or if tags filter the records. Bad bytes raise
+only Malformed.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from headrace.wire.errors import Malformed
 
 KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS = 1, 2, 4, 8, 16, 32
 TAG_HEADER = b"headrace.tag"
-EARLIEST_MS, LATEST_MS = -62135596800000, 253402300799999  # the years 1 to 9999, which is what Spark's timestamps hold
+EARLIEST_MS, LATEST_MS = -62135596800000, 253402300799999  # the years 1 to 9999, the range of Spark's timestamps
 
 Section = tuple[Buffer, int, int, int, int, int | None]
 Header = tuple[bytes, bytes | None]
 
 
 class _Blobs:
-    """Byte strings one after the other: where each ends, which are null."""
+    """Concatenated byte strings: the end of each, and which are null."""
 
     def __init__(self) -> None:
         self.ends = array("i", [0])
@@ -47,9 +48,9 @@ class _Blobs:
 def fill(sections: Sequence[Section], wanted: int, first: int, stop: int, tags: Sequence[bytes]) -> tuple[Any, ...]:
     """The records with offsets from `first` to before `stop` and, if `tags` are given, one of these tags.
 
-    A section is (bytes, record count, base offset, last offset delta, base timestamp, append time or None). The answer:
+    A section is (bytes, record count, base offset, last offset delta, base timestamp, append time or None). Returns
     rows, offsets, timestamps in microseconds, timestamp types, keys, values, ends of the header lists, header names,
-    header values; blobs are (ends, data, validity bitmap or None, nulls), and what is not wanted is None.
+    header values. Blobs are (ends, data, validity bitmap or None, nulls); a column that is not wanted is None.
     """
     offsets, times, kinds = array("q"), array("q"), array("i")
     keys, values, names, contents = _Blobs(), _Blobs(), _Blobs(), _Blobs()
@@ -95,7 +96,7 @@ def _headers(body: memoryview, at: int, end: int) -> list[Header]:
         content, at = _blob(body, at)
         found.append((name, content))
     if at != end:
-        raise Malformed("a record is longer than what is in it")
+        raise Malformed("a record is longer than its fields")
     return found
 
 

@@ -1,7 +1,7 @@
-# Numbers and spans as they stand in a record, read: included by every compiled module that looks into records.
+# Reads the numbers and lengths of a record: included by every compiled module that decodes records.
 #
-# Every read goes through `number` or `span`, which stop at the end they are given, so that no bytes from the wire can
-# lead out of the buffer. The including module cimports int64_t, uint8_t and uint64_t and imports Malformed.
+# Every read goes through `number` or `span`, which stop at the given end, so bytes from the wire can never cause a read
+# outside the buffer. The including module cimports int64_t, uint8_t and uint64_t and imports Malformed.
 
 cdef extern from *:
     bint add_overflows "__builtin_add_overflow"(int64_t, int64_t, int64_t *) noexcept nogil
@@ -10,7 +10,7 @@ cdef Py_ssize_t SMALLEST_RECORD_BYTES = 7
 
 
 cdef inline int64_t number(const uint8_t **at, const uint8_t *end, int bits) except? -1:
-    """A zigzag varint of at most `bits` bits. Most are one byte or two: those are worth a way of their own."""
+    """A zigzag varint of at most `bits` bits. Most have one or two bytes and take a fast path."""
     cdef const uint8_t *p = at[0]
     cdef uint64_t value
     if end - p >= 2:
@@ -32,7 +32,7 @@ cdef int64_t long_number(const uint8_t **at, const uint8_t *end, int bits) excep
     cdef const uint8_t *p = at[0]
     while True:
         if p >= end:
-            raise Malformed("a record is cut short")
+            raise Malformed("a record is truncated")
         byte = p[0]
         p += 1
         if shift == 63 and byte > 1:
@@ -50,17 +50,17 @@ cdef int64_t long_number(const uint8_t **at, const uint8_t *end, int bits) excep
 
 
 cdef inline Py_ssize_t span(const uint8_t **at, const uint8_t *end) except? -2:
-    """The length of what stands at `at`, all of which is there; -1 for null."""
+    """Reads a length and checks that so many bytes follow; -1 for null."""
     cdef int64_t size = number(at, end, 32)
     if size < 0:
         return -1
     if size > end - at[0]:
-        raise Malformed(f"a record claims {size} bytes where {end - at[0]} are left")
+        raise Malformed(f"a field of a record has {size} bytes, but {end - at[0]} are left")
     return size
 
 
 cdef inline int skip(const uint8_t **at, const uint8_t *end) except -1:
-    """Goes past what stands at `at`."""
+    """Skips the length-prefixed field at `at`."""
     cdef Py_ssize_t size = span(at, end)
     if size > 0:
         at[0] += size
@@ -68,10 +68,10 @@ cdef inline int skip(const uint8_t **at, const uint8_t *end) except -1:
 
 
 cdef inline const uint8_t *record_end(const uint8_t **at, const uint8_t *end) except NULL:
-    """The end of the record at `at`, which is moved to its timestamp."""
+    """The end of the record at `at`; moves `at` to the record's timestamp."""
     cdef int64_t size = number(at, end, 32)
     if size < SMALLEST_RECORD_BYTES - 1 or size > end - at[0]:
-        raise Malformed(f"a record of {size} bytes where {end - at[0]} are left")
+        raise Malformed(f"a record has {size} bytes, but {end - at[0]} are left")
     cdef const uint8_t *stop = at[0] + size
     at[0] += 1
     return stop
@@ -85,7 +85,7 @@ cdef inline int check_count(Py_ssize_t size, int64_t count) except -1:
 
 cdef inline int check_end(const uint8_t *at, const uint8_t *end) except -1:
     if at != end:
-        raise Malformed(f"{end - at} bytes behind the last record of a batch")
+        raise Malformed(f"{end - at} bytes after the last record of a batch")
     return 0
 
 

@@ -1,6 +1,6 @@
-# Numbers as they stand in a record, written: included by every compiled module that makes records.
+# Writes the numbers of a record: included by every compiled module that encodes records.
 #
-# The including module cimports int64_t, uint8_t and uint64_t, and makes sure that there is room.
+# The including module cimports int64_t, uint8_t and uint64_t, and makes sure that the buffer has room.
 
 cdef Py_ssize_t LONGEST_NUMBER_BYTES = 10
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The records inside a batch, uncompressed: the compiled twin of _records_py.py, function by function.
 
-The format and the rules stand there; how numbers are read and written, in the two included files.
+The format and the rules are documented there; the two included files read and write the numbers.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -55,7 +55,7 @@ def decode_records(
     *,
     append_time,
 ):
-    """All records; `append_time` is the timestamp of every one of them, if given."""
+    """All records; `append_time`, if given, is the timestamp of each."""
     check_count(section.shape[0], count)
     cdef list records = []
     if count == 0 and section.shape[0] == 0:
@@ -83,8 +83,8 @@ def decode_records(
                 last_timestamp = timestamp
         headers = read_headers(&at, stop)
         if at != stop:
-            raise Malformed("a record is longer than what is in it")
-        # A Record is a tuple of five; filling one directly takes a third of the time of calling its class.
+            raise Malformed("a record is longer than its fields")
+        # A Record is a tuple of five; filling one directly takes a third of the time of a call of its class.
         record = record_type.tp_alloc(record_type, 5)
         part = offset
         Py_INCREF(part)
@@ -97,7 +97,7 @@ def decode_records(
         PyTuple_SET_ITEM(record, 3, value)
         Py_INCREF(headers)
         PyTuple_SET_ITEM(record, 4, headers)
-        PyObject_GC_UnTrack(<PyObject *> record)  # what is in it cannot form a cycle, so the collector need not look
+        PyObject_GC_UnTrack(<PyObject *> record)  # its items cannot form a cycle, so the garbage collector can skip it
         records.append(record)
     check_end(at, end)
     return records
@@ -127,7 +127,7 @@ cdef inline tuple read_headers(const uint8_t **at, const uint8_t *end):
 
 
 def scan_keys(const uint8_t[::1] section not None, int64_t count, int64_t base_offset, int64_t last_offset_delta):
-    """(offset, key, whether it has a value) of every record; the headers are not looked at."""
+    """(offset, key, whether it has a value) of every record; the headers are not read."""
     check_count(section.shape[0], count)
     cdef list found = []
     if count == 0 and section.shape[0] == 0:
@@ -157,7 +157,7 @@ def scan_times(
     int64_t last_offset_delta,
     int64_t base_timestamp,
 ):
-    """(offset, timestamp) of every record; nothing else is looked at."""
+    """(offset, timestamp) of every record; nothing else is read."""
     check_count(section.shape[0], count)
     cdef list found = []
     if count == 0 and section.shape[0] == 0:
@@ -179,7 +179,7 @@ def scan_times(
 
 
 def scan_header(const uint8_t[::1] section not None, int64_t count, bytes name not None):
-    """The value of each record's first header of this name; None where there is none."""
+    """The value of each record's first header with this name; None if there is none."""
     check_count(section.shape[0], count)
     cdef list found = []
     if count == 0 and section.shape[0] == 0:
@@ -236,7 +236,7 @@ cdef inline uint8_t *put_blob(uint8_t *at, bytes blob):
 cdef inline int64_t delta_of(int64_t value, int64_t base, str what, bint narrow) except? -1:
     cdef int64_t delta = 0
     if sub_overflows(value, base, &delta) or (narrow and (delta < 0 or delta > INT32_MAX)):
-        raise ValueError(f"{what} {value} cannot stand in a batch that starts at {base}")
+        raise ValueError(f"{what} {value} does not fit a batch that starts at {base}")
     return delta
 
 
@@ -245,7 +245,7 @@ cdef inline object part_of(record, Py_ssize_t turn):
 
 
 cdef Py_ssize_t body_bytes(record, int64_t time_delta, int64_t offset_delta) except -1:
-    """What a record takes behind its length. Looks at each part, so that writing it afterwards cannot fail."""
+    """The size of a record without its length prefix. Checks each part, so that writing it afterwards cannot fail."""
     cdef Py_ssize_t size = 1 + number_bytes(time_delta) + number_bytes(offset_delta)
     cdef Py_ssize_t name_bytes = 0
     cdef tuple headers = part_of(record, 4)
@@ -277,7 +277,7 @@ cdef uint8_t *put_record(uint8_t *at, record, Py_ssize_t size, int64_t base_offs
 
 
 def encode_records(records, int64_t base_offset, int64_t base_timestamp):
-    cdef list kept = list(records)  # a list of our own: nobody can change it between measuring and writing
+    cdef list kept = list(records)  # a copy, so that no other code can change the list between measuring and writing
     cdef list sizes = []
     cdef Py_ssize_t total = 0, size
     cdef int64_t time_delta, offset_delta
@@ -298,12 +298,12 @@ def encode_records(records, int64_t base_offset, int64_t base_timestamp):
 
 
 def filter_records(const uint8_t[::1] section not None, keep, int64_t timestamp_shift):
-    """The records whose turn in `keep` is true, their timestamp deltas moved by `timestamp_shift`."""
+    """The records for which `keep` is true; `timestamp_shift` is added to their timestamp deltas."""
     cdef Py_ssize_t count = len(keep)
     check_count(section.shape[0], count)
     if count == 0 and section.shape[0] == 0:
         return bytearray()
-    # A moved timestamp may make a record longer, and that its length.
+    # A shifted timestamp may need more bytes, and so may the record's length.
     cdef Py_ssize_t room = section.shape[0] + (2 * LONGEST_NUMBER_BYTES * count if timestamp_shift else 0)
     out = PyByteArray_FromStringAndSize(NULL, room)
     cdef uint8_t *first = <uint8_t *> PyByteArray_AS_STRING(out)

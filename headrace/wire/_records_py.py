@@ -1,12 +1,12 @@
 """The records inside a batch, uncompressed, in pure Python: the twin of _records.pyx, function by function.
 
-It serves where there is no C compiler, and says what the compiled twin must do: a test feeds both the same bytes.
-Called by wire/records.py, which picks one of the two.
+Used if there is no C compiler, and the specification of the compiled twin: a test gives both the same bytes. Called by
+wire/records.py, which picks one of the two.
 
 A record is: length, attributes (1 byte), timestamp delta, offset delta, key length, key, value length, value, number
 of headers, and for each header its key's length, key, value's length, value. Numbers are zigzag varints of at most 32
 bits, the timestamp delta has 64; a length below zero means null. Invariants: every length is checked against the bytes
-that are there, records fill the section exactly, and bad bytes raise Malformed only.
+that are left, records fill the section exactly, and bad bytes raise only Malformed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _varint(data: memoryview, at: int, bits: int = 32) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data):
-            raise Malformed("a record is cut short")
+            raise Malformed("a record is truncated")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -56,25 +56,25 @@ def _blob(data: memoryview, at: int) -> tuple[bytes | None, int]:
     if size < 0:
         return None, at
     if size > len(data) - at:
-        raise Malformed(f"a record claims {size} bytes where {len(data) - at} are left")
+        raise Malformed(f"a field of a record has {size} bytes, but {len(data) - at} are left")
     return bytes(data[at : at + size]), at + size
 
 
 def _skip(data: memoryview, at: int) -> tuple[bool, int]:
-    """Goes past a key or value; False if it is null."""
+    """Skips a key or value; False if it is null."""
     size, at = _varint(data, at)
     if size < 0:
         return False, at
     if size > len(data) - at:
-        raise Malformed(f"a record claims {size} bytes where {len(data) - at} are left")
+        raise Malformed(f"a field of a record has {size} bytes, but {len(data) - at} are left")
     return True, at + size
 
 
 def _frame(data: memoryview, at: int) -> tuple[memoryview, int, int]:
-    """The record at `at`: (data up to its end, where its timestamp stands, its end)."""
+    """The record at `at`: (data up to its end, position of its timestamp, its end)."""
     size, at = _varint(data, at)
     if size < _SMALLEST_RECORD_BYTES - 1 or size > len(data) - at:
-        raise Malformed(f"a record of {size} bytes where {len(data) - at} are left")
+        raise Malformed(f"a record has {size} bytes, but {len(data) - at} are left")
     return data[: at + size], at + 1, at + size
 
 
@@ -85,7 +85,7 @@ def _check_count(data: memoryview, count: int) -> None:
 
 def _check_end(data: memoryview, at: int) -> None:
     if at != len(data):
-        raise Malformed(f"{len(data) - at} bytes behind the last record of a batch")
+        raise Malformed(f"{len(data) - at} bytes after the last record of a batch")
 
 
 def _offset(base_offset: int, delta: int, last_offset_delta: int) -> int:
@@ -112,18 +112,18 @@ def decode_records(
     *,
     append_time: int | None,
 ) -> list[Record]:
-    """All records; `append_time` is the timestamp of every one of them, if given."""
+    """All records; `append_time`, if given, is the timestamp of each."""
     records = []
     for found in each_record(section, count, base_offset, last_offset_delta, base_timestamp, append_time):
         headers, at = _headers(found.body, found.headers_at)
         if at != found.end:
-            raise Malformed("a record is longer than what is in it")
+            raise Malformed("a record is longer than its fields")
         records.append(Record(found.offset, found.timestamp, found.key, found.value, headers))
     return records
 
 
 class Found(NamedTuple):
-    """A record of which the headers have not been looked at."""
+    """A record whose headers have not been read yet."""
 
     offset: int
     timestamp: int
@@ -181,9 +181,9 @@ def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: 
     out = bytearray()
     for offset, timestamp, key, value, headers in records:
         if not _INT64_MIN <= timestamp - base_timestamp <= _INT64_MAX:
-            raise ValueError(f"timestamp {timestamp} cannot stand in a batch that starts at {base_timestamp}")
+            raise ValueError(f"timestamp {timestamp} does not fit a batch that starts at {base_timestamp}")
         if not 0 <= offset - base_offset <= _INT32_MAX:
-            raise ValueError(f"offset {offset} cannot stand in a batch that starts at {base_offset}")
+            raise ValueError(f"offset {offset} does not fit a batch that starts at {base_offset}")
         body = bytearray(1)
         _put_varint(body, timestamp - base_timestamp)
         _put_varint(body, offset - base_offset)
@@ -209,7 +209,7 @@ def _put_blob(out: bytearray, blob: bytes | None) -> None:
 def scan_keys(
     section: Buffer, count: int, base_offset: int, last_offset_delta: int
 ) -> list[tuple[int, bytes | None, bool]]:
-    """(offset, key, whether it has a value) of every record; the headers are not looked at."""
+    """(offset, key, whether it has a value) of every record; the headers are not read."""
     data = memoryview(section)
     _check_count(data, count)
     found = []
@@ -229,7 +229,7 @@ def scan_keys(
 def scan_times(
     section: Buffer, count: int, base_offset: int, last_offset_delta: int, base_timestamp: int
 ) -> list[tuple[int, int]]:
-    """(offset, timestamp) of every record; nothing else is looked at."""
+    """(offset, timestamp) of every record; nothing else is read."""
     data = memoryview(section)
     _check_count(data, count)
     found = []
@@ -245,7 +245,7 @@ def scan_times(
 
 
 def scan_header(section: Buffer, count: int, name: bytes) -> list[bytes | None]:
-    """The value of each record's first header of this name; None where there is none."""
+    """The value of each record's first header with this name; None if there is none."""
     data = memoryview(section)
     _check_count(data, count)
     found = []
@@ -277,7 +277,7 @@ def _first_header(body: memoryview, at: int, name: bytes) -> bytes | None:
 
 
 def filter_records(section: Buffer, keep: Sequence[bool], timestamp_shift: int) -> bytearray:
-    """The records whose turn in `keep` is true, their timestamp deltas moved by `timestamp_shift`."""
+    """The records for which `keep` is true; `timestamp_shift` is added to their timestamp deltas."""
     data = memoryview(section)
     _check_count(data, len(keep))
     out = bytearray()

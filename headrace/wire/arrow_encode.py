@@ -1,11 +1,11 @@
-"""Rows in columns to record batches: for whoever writes many records at once and has them in Arrow's layout.
+"""Encodes rows in columns as record batches, for callers that write many records at once from Arrow's layout.
 
-Called by spark/sink/buffers.py with whole columns (row_columns.py), so that no record is ever a Python object. Compiled
-code does the work where it could be built, its pure-Python twin elsewhere; both give the same bytes, which are those
-that records.encode_batch makes of the same records.
+Called by spark/sink/buffers.py with whole columns (row_columns.py), so that no Python object is made for a record. The
+compiled twin does the work if it could be built, otherwise the pure-Python twin. Both return the same bytes as
+records.encode_batch does for the same records.
 
-A `Section` is a batch in the making. Invariant: the offset deltas of its records are 0, 1, 2 and so on, and its bytes
-stay below the limit unless one record alone is longer.
+A `Section` is a batch under construction. Invariant: the offset deltas of its records are 0, 1, 2 and so on, and its
+size stays within the limit unless its first record alone exceeds it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ order_by_slot = twin.order_by_slot
 
 
 class Section:
-    """A batch while rows are added to it: room for the header, then the records, uncompressed."""
+    """A batch while rows are added to it: space for the header, then the uncompressed records."""
 
     __slots__ = ("_base_timestamp", "_bytes", "_max_timestamp", "count")
 
@@ -48,7 +48,7 @@ class Section:
         return len(self._bytes)
 
     def add(self, rows: Rows, order: Buffer, start: int, stop: int, limit_bytes: int) -> int:
-        """Take in as many of the rows order[start:stop] as there is room for; how many they were."""
+        """Add as many of the rows order[start:stop] as fit; returns how many."""
         if start == stop:
             return 0
         if not self.count:
@@ -72,7 +72,7 @@ class Section:
         *,
         transactional: bool = False,
     ) -> bytearray:
-        """The whole batch; the section is of no use after this."""
+        """The finished batch; the section must not be used afterwards."""
         header = BatchHeader(
             base_offset=0,
             length=0,

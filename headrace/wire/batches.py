@@ -6,8 +6,8 @@
     43  producer id (8)       51  producer epoch (2)  53  base sequence (4)                57  record count (4)
     61  the records, compressed as the attributes say
 
-The CRC covers everything from the attributes on, so base offset and leader epoch are stamped in place for free.
-A broker reads headers and never opens the records, except on topics that ask for it.
+The CRC covers everything from the attributes on, so base offset and leader epoch are set in place without a new CRC.
+A broker reads headers and never opens the records, except on topics whose settings require it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
-PREFIX_BYTES = 12  # base offset and length: what is needed to find the next batch
+PREFIX_BYTES = 12  # base offset and length, which are enough to find the next batch
 MAGIC = 2
 
 CODEC_MASK = 0x07
@@ -31,7 +31,7 @@ LAST_CODEC = 4
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
-DELETE_HORIZON = 0x40  # base timestamp is the time after which tombstones may go (KIP-534)
+DELETE_HORIZON = 0x40  # base timestamp is the time after which tombstones may be removed (KIP-534)
 
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
@@ -100,7 +100,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def walk(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch from `at` on; stops at the first that is cut short or senseless."""
+    """(position, header) of every complete batch from `at` on; stops at the first that is truncated or invalid."""
     end = len(buffer)
     while at + HEADER_BYTES <= end:
         header = read_header(buffer, at)
@@ -116,9 +116,9 @@ def crc_ok(buffer: Buffer, at: int, header: BatchHeader) -> bool:
 
 
 def split_produced(records: memoryview) -> list[tuple[int, BatchHeader]]:
-    """The batches of one partition in a Produce request, each checked whole: lengths, magic, counts, CRC.
+    """The batches of one partition in a Produce request, each fully checked: lengths, magic, counts, CRC.
 
-    Raises KafkaError as a Kafka broker would, so that nothing doubtful reaches the log.
+    Raises KafkaError as a Kafka broker would, so that no invalid batch reaches the log.
     """
     found: list[tuple[int, BatchHeader]] = []
     at, end = 0, len(records)
@@ -126,15 +126,15 @@ def split_produced(records: memoryview) -> list[tuple[int, BatchHeader]]:
         if at + HEADER_BYTES > end:
             if end - at > 16 and records[at + 16] != MAGIC:
                 raise KafkaError(ErrorCode.unsupported_for_message_format, f"record format {records[at + 16]}, not 2")
-            raise KafkaError(ErrorCode.corrupt_message, f"a record batch is cut short: {end - at} bytes left")
+            raise KafkaError(ErrorCode.corrupt_message, f"a record batch is truncated: {end - at} bytes left")
         header = _header(BatchHeader, HEADER.unpack_from(records, at))
         if header.magic != MAGIC:
             raise KafkaError(ErrorCode.unsupported_for_message_format, f"record format {header.magic}, not 2")
         stop = at + header.length + PREFIX_BYTES
         if header.length < HEADER_BYTES - PREFIX_BYTES or stop > end:
-            raise KafkaError(ErrorCode.corrupt_message, f"a record batch claims {header.length} bytes, {end - at} came")
+            raise KafkaError(ErrorCode.corrupt_message, f"a batch of length {header.length}, {end - at} bytes left")
         if header.last_offset_delta != header.record_count - 1 or header.record_count <= 0:
-            raise KafkaError(ErrorCode.invalid_record, "a record batch whose count and offsets do not fit")
+            raise KafkaError(ErrorCode.invalid_record, "the record count of a batch does not match its offsets")
         if crc32c(records[at + 21 : stop]) != header.crc:
             raise KafkaError(ErrorCode.corrupt_message, "a record batch does not match its CRC")
         if header.attributes & CODEC_MASK > LAST_CODEC:

@@ -1,14 +1,14 @@
-"""Records laid out as columns, ready for Arrow: from opened batches to the buffers of a table, with no object per row.
+"""Decodes opened batches into column buffers for Arrow, without a Python object per row.
 
-Called by the Spark source's executors. Compiled code does the work where it could be built, its pure-Python twin
-elsewhere; both give the same answers. Which batches of a partition may be seen at all (transactions, control batches)
-is the caller's affair.
+Called by the Spark source's executors. The compiled twin does the work if it could be built, otherwise the pure-Python
+twin; both return the same results. The caller decides which batches of a partition are visible at all (transactions,
+control batches).
 
-Buffers are laid out as Arrow wants them: little-endian numbers; byte strings as 32-bit ends, data and a bitmap of those
-that are not null, least significant bit first; headers as a list of (name, value). Timestamps are microseconds, held to
-the years 1 to 9999, since that is what Spark and Python know.
+Buffers are in Arrow's layout: little-endian numbers; byte strings as 32-bit ends, data, and a validity bitmap, least
+significant bit first; headers as a list of (name, value). Timestamps are microseconds, clamped to the years 1 to 9999,
+the range of Spark and Python.
 
-Invariant: bad bytes raise Malformed and nothing else.
+Invariant: bad bytes raise only Malformed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ else:
         from headrace.wire import _columns_py as twin
 
 COMPILED: bool = twin.__name__.endswith("._columns")
-MAX_BYTES = 2**31 - 1  # of all byte strings of a column: their ends are 32-bit numbers
+MAX_BYTES = 2**31 - 1  # of all byte strings of a column, since their ends are 32-bit numbers
 FIRST_OFFSET, LAST_OFFSET = 0, 2**63 - 1
 
 
@@ -45,14 +45,14 @@ class Column(IntFlag):
 
 
 class Section(NamedTuple):
-    """The records of a batch, opened, and what of the batch's header they need."""
+    """The decompressed records of a batch, and the header fields that are needed to decode them."""
 
     data: Buffer
     record_count: int
     base_offset: int
     last_offset_delta: int
     base_timestamp: int
-    append_time: int | None  # the time of every record, if the broker gave it
+    append_time: int | None  # the timestamp of all records, if the broker set it (LogAppendTime)
 
 
 class Blobs(NamedTuple):
@@ -65,12 +65,12 @@ class Blobs(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns that were asked for; the others are None."""
+    """The requested columns; the others are None."""
 
     rows: int
     offsets: bytearray | None
     timestamps: bytearray | None
-    timestamp_types: bytearray | None  # 0: the producer's time, 1: the broker's
+    timestamp_types: bytearray | None  # 0: set by the producer, 1: set by the broker
     keys: Blobs | None
     values: Blobs | None
     header_list_ends: bytearray | None
@@ -111,7 +111,7 @@ def _blobs(taken: tuple[bytearray, bytearray, bytearray | None, int] | None) -> 
 
 
 def _check_names(names: Blobs) -> None:
-    """Header names are text. Where not all of it is ASCII, each must be text by itself, not only all together."""
+    """Header names are UTF-8. Unless all are ASCII, each is decoded alone: their concatenation may hide an error."""
     if names.data.isascii():
         return
     ends = memoryview(names.ends).cast("i")

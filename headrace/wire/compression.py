@@ -1,13 +1,12 @@
 """The four codecs of record batches, by their number in the batch's attributes, behind two functions.
 
-Called by wire/records.py alone. The invariant: whatever the bytes say, `decompress` never holds more than `limit_bytes`
-of output (at most as much again while its buffer grows), and answers bad bytes with Malformed only.
+Called by wire/records.py alone. Invariant: for any input, `decompress` never returns more than `limit_bytes` (and uses
+at most as much again while its buffer grows), and raises only Malformed for bad bytes.
 
-Two formats need care, because clients disagree:
-- snappy is one raw block (librdkafka), or a chain of blocks in the framing of Java's snappy library: a magic of 8
-  bytes, two version numbers, then (length, raw block) pairs; streams of that kind may follow each other.
-- lz4 is the frame format, and Java reads it only when its blocks are independent of each other, so frames are built
-  here, from single blocks.
+Two formats need care, because clients differ:
+- snappy is one raw block (librdkafka), or a sequence of blocks in the framing of Java's snappy library: a magic of 8
+  bytes, two version numbers, then (length, raw block) pairs. Several such streams may be concatenated.
+- lz4 is the frame format. Java reads only frames with independent blocks, so frames are built here, from single blocks.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _GUESS_GROWTH = 4
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """`level` trades time for size, on the codec's own scale; snappy and lz4 have one way only."""
+    """`level` trades time for size, on the codec's own scale; snappy and lz4 ignore it."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -51,7 +50,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """What `compress` was given; Malformed if that is longer than the limit, or if `data` is garbled."""
+    """The original bytes; Malformed if they are longer than the limit, or if `data` is corrupt."""
     if codec == NONE:
         return data
     try:
@@ -64,19 +63,19 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
         if codec == ZSTD:
             return _inflate(cramjam.zstd.decompress_into, data, limit_bytes)
     except (cramjam.DecompressionError, struct.error) as error:
-        raise Malformed(f"{NAMES[codec]} data is garbled: {error}") from error
+        raise Malformed(f"{NAMES[codec]} data is corrupt: {error}") from error
     raise Malformed(f"compression codec {codec} is unknown")
 
 
 def _inflate(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
-    """Decompresses into a buffer of fixed size, and into a larger one when that overflows, up to the limit."""
+    """Decompresses into a buffer of fixed size, and into a larger one if that overflows, up to the limit."""
     guess = min(max(_FIRST_GUESS_BYTES, _GUESS_GROWTH * len(data)), limit_bytes)
     while True:
         out = bytearray(guess)
         try:
             size = into(data, out)
         except cramjam.DecompressionError as error:
-            # The codecs report an output that is too small in these words alone.
+            # Only this message tells that the output buffer was too small.
             if "failed to write whole buffer" not in str(error):
                 raise
             if guess == limit_bytes:
@@ -98,11 +97,11 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> Buffer:
         (size,) = struct.unpack_from(">i", data, at)
         at += 4
         if size < 0 or size > end - at:
-            raise Malformed(f"a snappy block of {size} bytes where {end - at} are left")
+            raise Malformed(f"a snappy block has {size} bytes, but {end - at} are left")
         out += _snappy_block(data[at : at + size], limit_bytes - len(out))
         at += size
     if at != end:
-        raise Malformed("a snappy stream is cut short")
+        raise Malformed("a snappy stream is truncated")
     return out
 
 

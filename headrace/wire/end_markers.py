@@ -1,8 +1,8 @@
-"""The end of a transaction, as it stands in a partition: a control batch of one record (KIP-98).
+"""The commit or abort marker of a transaction in a partition: a control batch of one record (KIP-98).
 
-Key: version 0 (2), type (2), 0 for abort and 1 for commit. Value: version 0 (2), the epoch of the coordinator that
-decided it (4). Producer id and epoch stand in the batch's header, and no sequence. Written by the log; read by the log
-and the journals of coordinators. Other control batches (types 2 and up) are none of ours and read as None.
+Key: version 0 (2), type (2), 0 for abort and 1 for commit. Value: version 0 (2), epoch of the coordinator that decided
+(4). The batch header has the producer id and epoch, and no sequence. Written by the log; read by the log and by the
+coordinators' journals. Other control batches (types 2 and up) are not used by headrace; `read_marker` returns None.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 
-MARKER_BYTES = 78  # of every one
+MARKER_BYTES = 78  # the size of every marker
 
 
 class EndMarker(NamedTuple):
@@ -28,7 +28,7 @@ class EndMarker(NamedTuple):
 
 
 def encode_marker(marker: EndMarker, producer_id: int, producer_epoch: int, now_ms: int) -> bytearray:
-    """The batch, with offset 0 and no leader epoch yet."""
+    """The batch; its offset is 0 and its leader epoch is not set yet."""
     key = _KEY.pack(0, _COMMIT if marker.commit else _ABORT)
     record = Record(0, now_ms, key, _VALUE.pack(0, marker.coordinator_epoch), ())
     return encode_batch(
@@ -37,7 +37,7 @@ def encode_marker(marker: EndMarker, producer_id: int, producer_epoch: int, now_
 
 
 def skip_marker(first_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> bytearray:
-    """A marker that ends nobody's transaction: clients skip it, and go on behind `last_offset`."""
+    """A marker that belongs to no transaction: clients skip it, and continue after `last_offset`."""
     key, value = _KEY.pack(0, _COMMIT), _VALUE.pack(0, 0)
     return encode_batch(
         [Record(last_offset, timestamp_ms, key, value, ())],
@@ -48,7 +48,7 @@ def skip_marker(first_offset: int, last_offset: int, leader_epoch: int, timestam
 
 
 def read_marker(buffer: Buffer, at: int = 0) -> EndMarker | None:
-    """What the control batch at `at` says; None if it is another kind, or emptied by compaction."""
+    """The marker in the control batch at `at`; None if the batch is of another type, or was emptied by compaction."""
     try:
         records = decode(buffer, at)
         if len(records) != 1 or records[0].key is None or records[0].value is None:

@@ -1,15 +1,15 @@
-"""Kafka's error codes, and the one exception that carries one.
+"""Kafka's error codes, the exception that carries one, and the exception for bytes that cannot be parsed.
 
-A room raises `KafkaError`; the handler that called it turns it into the error code of its response. Anything that
-cannot be parsed raises `Malformed`, and only that.
+A room raises `KafkaError`; the handler that called it turns it into the error code of its response. A parser raises
+`Malformed` for bytes that do not follow the protocol, and no other exception.
 """
 
 from __future__ import annotations
 
 import sys
 
-# kio makes Hypothesis strategies for its types wherever Hypothesis can be imported. A broker has no use for them, and
-# where it is installed they were a third of its start, so kio does not get to see Hypothesis unless it is loaded.
+# kio defines Hypothesis strategies for its types if Hypothesis can be imported. A broker does not need them, and they
+# took a third of its start-up time, so Hypothesis is hidden from kio unless it is already loaded.
 _hidden = sys.modules.setdefault("hypothesis", None) is None  # type: ignore[arg-type]
 try:
     from kio.schema.errors import ErrorCode
@@ -21,7 +21,7 @@ __all__ = ["ErrorCode", "InvalidRecords", "KafkaError", "Malformed"]
 
 
 class KafkaError(Exception):
-    """A request, or one part of it, is refused: with Kafka's code for clients and a sentence for people."""
+    """A request, or one part of it, is rejected: Kafka's error code for clients, and a message for people."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -30,7 +30,7 @@ class KafkaError(Exception):
 
 
 class InvalidRecords(KafkaError):
-    """Some records of a batch make it unacceptable: which, counted from 0, so that a client can tell (KIP-467)."""
+    """A batch is rejected because of some of its records; `places` are their indexes, counted from 0 (KIP-467)."""
 
     def __init__(self, places: list[int], why: str, code: ErrorCode = ErrorCode.invalid_record) -> None:
         super().__init__(code, f"{len(places)} of the batch's records: {why}")

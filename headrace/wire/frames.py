@@ -1,11 +1,12 @@
-"""What stands in front of every request and response, between the frame's size and the body. No sockets here.
+"""The headers of requests and responses, between the frame's size and the body. No sockets here.
 
     request:   api key (2), api version (2), correlation id (4), client id (2 + n), tags (since header v2)
     response:  correlation id (4), tags (since header v1)
 
-Called by the server with a whole frame, without its size. The first four fields lie at the same place in every header
-version, so even a request of an unknown API or version can be named, and ApiVersions can be answered (KIP-511: that
-response keeps header v0 in every version, since its reader does not know yet what the broker speaks).
+Called by the server with a whole frame, without its size. The first four fields are at the same position in every
+header version, so they can be read even if the API or version is unknown, and an ApiVersions request of an unknown
+version can be answered (KIP-511: its response has header v0 in every version, since the client does not know yet which
+versions the broker supports).
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _CORRELATION_ID = struct.Struct(">i")
 _TAG_FIELDS_AT_MOST = 64
 
 
-# API key, version, correlation id, and where the body begins: a plain tuple, and without the client's name, because
-# one is made for every request.
+# API key, version, correlation id, and the position of the body. One is made for every request, so it is a plain tuple,
+# without the client id.
 RequestHeader = tuple[int, int, int, int]
 
 
 def parse_request_header(frame: memoryview) -> RequestHeader:
-    """The header; of an unknown API or version the body's beginning is a guess."""
+    """The header. For an unknown API or version, the position of the body is a guess."""
     if len(frame) < _FIXED_BYTES:
-        raise Malformed(f"a request of {len(frame)} bytes")
+        raise Malformed(f"a request of {len(frame)} bytes is too short for its header")
     api_key, version, correlation_id, size = _FIXED_PART.unpack_from(frame)
     at = _FIXED_BYTES
     if size > len(frame) - at:
-        raise Malformed(f"a client id of {size} bytes where {len(frame) - at} are left")
+        raise Malformed(f"a client id has {size} bytes, but {len(frame) - at} are left")
     if size > 0:
         at += size
     if _has_tags(api_key, version):
@@ -43,7 +44,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
 
 
 def client_id(frame: memoryview) -> str:
-    """The name that a client gives itself, "" if it gives none; of a frame whose header was parsed."""
+    """The client id, "" if it is null. The frame's header must have been parsed before."""
     size = _FIXED_PART.unpack_from(frame)[3]
     return str(frame[_FIXED_BYTES : _FIXED_BYTES + size], "utf-8", "replace") if size > 0 else ""
 
@@ -58,7 +59,7 @@ def _response_tags(api_key: int, version: int) -> bytes:
     return b"\x00" if header_version(api_key, version, "response") >= 1 else b""
 
 
-@lru_cache(maxsize=1024)  # not without a limit: a stranger may ask for any API and version
+@lru_cache(maxsize=1024)  # limited, since any client may send any API key and version
 def _has_tags(api_key: int, version: int) -> bool:
     return knows(api_key, version) and header_version(api_key, version, "request") >= 2
 
@@ -80,10 +81,10 @@ def _uvarint(frame: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(frame):
-            raise Malformed("a request header is cut short")
+            raise Malformed("a request header is truncated")
         byte = frame[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise Malformed("a varint of more than five bytes")
+    raise Malformed("a varint is longer than five bytes")

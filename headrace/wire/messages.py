@@ -1,21 +1,21 @@
-"""Requests and responses between bytes and one version-free shape: the doors.
+"""Converts requests and responses between bytes and one shape that is the same for all versions.
 
-kio carries every Kafka schema as one dataclass per API and version. Handlers do not want to know the version, so a
-reader and a writer for a plain `Message` are compiled from kio's field lists (schemas.py) once per API and version:
+kio has a dataclass for each API, version and message. Handlers should not depend on the version, so for each API and
+version a reader and a writer for a plain `Message` are compiled from kio's field lists (schemas.py):
 
-- A decoded request has every field of its version; reading a field that another version has gives that field's
-  default, so a handler asks for what it needs and never for the version.
-- A response is a `Message(**fields)` with whatever the handler knows; the writer takes the fields of the wanted
-  version and leaves the others out. A field that is left away gets the schema's default; without one, null where that
-  is allowed, else zero, "" or []. Only an array is [] then, even one that could be null.
+- A decoded request has every field of its version. Reading a field that only another version has returns that field's
+  default, so a handler never checks the version to read a field.
+- A response is a `Message(**fields)` with the fields that the handler knows; the writer takes those that the requested
+  version has and ignores the others. A field that is not given gets the schema's default; without one, null if the
+  field is nullable, else zero, "" or []. An array that is not given is always [], even if it is nullable.
 
-Conventions of the shape: times and durations are integers in milliseconds (kio's `max_wait` is `max_wait_ms` here), a
-time that is null is -1, error codes are integers, an all-zero uuid is None, arrays are lists. `records` stay what they
-are: a memoryview of the request's buffer on the way in (valid only until the handler's first stage returns), any buffer
-or list of buffers on the way out, which is sent without being copied.
+Conventions: times and durations are integers in milliseconds (kio's `max_wait` is `max_wait_ms` here), a null time is
+-1, error codes are integers, an all-zero uuid is None, arrays are lists. `records` are not copied: in a request they
+are a memoryview of the request's buffer (valid only until the handler's first stage returns), in a response any buffer
+or list of buffers.
 
-Every length is checked against the bytes that are really there before anything is built from it, and bad bytes raise
-Malformed, nothing else. Callers ask for versions that `knows` knows.
+Every length is checked against the remaining bytes before it is used, and bad bytes raise only Malformed. Callers only
+pass versions for which `knows` is true.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _decode(api_key: int, version: int, direction: str, buffer: memoryview, at: 
     try:
         message: Message = read(buffer, at)[0]
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Malformed(f"{api_name(api_key)} v{version}: the {direction} ends early or is garbled") from error
+        raise Malformed(f"{api_name(api_key)} v{version}: the {direction} is truncated or malformed") from error
     return message
 
 
@@ -77,12 +77,12 @@ def encode_request(api_key: int, version: int, message: Message) -> bytes:
 
 
 def request_chunks(api_key: int, version: int, message: Message) -> list[Buffer]:
-    """The body of a request as buffers to be sent one after the other, one at least."""
+    """The body of a request as one or more buffers to be sent in this order."""
     return _chunks(api_key, version, "request", message)
 
 
 def encode_response(api_key: int, version: int, message: Message) -> list[Buffer]:
-    """The body of a response as buffers to be sent one after the other."""
+    """The body of a response as buffers to be sent in this order."""
     return _chunks(api_key, version, "response", message)
 
 
@@ -99,7 +99,7 @@ def _all_fields(api_key: int, direction: str) -> set[str]:
 
 
 def check_fields(api_key: int, direction: str, message: Message) -> None:
-    """Raises AttributeError when a message has a field that no version knows; used by tests to catch typing errors."""
+    """Raises AttributeError if a message has a field that no version has; used by tests to find misspelled fields."""
     anywhere = _all_fields(api_key, direction)
 
     def visit(part: Message) -> None:

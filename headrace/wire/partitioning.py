@@ -1,11 +1,11 @@
-"""Which partition a key goes to: the hash of Kafka's Java client, so that one key has one home from everywhere.
+"""Which partition a key goes to: the hash of Kafka's Java client, so that all clients send a key to the same partition.
 
-Pure. Used by whoever must know the partition before a record is sent; librdkafka has the same hash inside, under the
-name murmur2_random. Invariant: for every key and count, `partition_for_key` is what the Java client's default
-partitioner and librdkafka's murmur2 answer.
+Pure. Called by code that must know the partition before a record is sent; librdkafka has the same partitioner under the
+name murmur2_random. Invariant: for every key and count, `partition_for_key` returns what the Java client's default
+partitioner and librdkafka's murmur2 return.
 
-The hash is MurmurHash2 with Kafka's seed over 32-bit words, little-endian, the tail of one to three bytes mixed in
-last. Java shows it as a signed number, and so does `murmur2`; partitions use it without its sign bit.
+The hash is MurmurHash2 with Kafka's seed over little-endian 32-bit words; the last one to three bytes are mixed in at
+the end. Java returns it as a signed number, and so does `murmur2`; the partition is computed without the sign bit.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _WITHOUT_SIGN = 0x7FFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """The hash of a key as Java prints it: a signed number of 32 bits."""
+    """The hash of a key as Java returns it: a signed 32-bit number."""
     unsigned = _murmur2_word(key)
     return unsigned - (1 << 32) if unsigned > _WITHOUT_SIGN else unsigned
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a record with this key, of `partition_count` partitions."""
+    """The partition of a record with this key, in a topic with `partition_count` partitions."""
     return (_murmur2_word(key) & _WITHOUT_SIGN) % partition_count
 
 

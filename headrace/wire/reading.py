@@ -1,8 +1,8 @@
-"""From bytes to messages: compiles one reader per API, version and direction out of its slots.
+"""From bytes to messages: compiles one reader for each API, version and direction from its slots.
 
-A reader is straight-line Python: neighbouring numbers share one unpack, everything else is one call. Called by
-messages.py alone, which turns struct.error, IndexError and UnicodeDecodeError of a reader into Malformed. The
-invariant: every length and count is checked against the bytes that are really there before anything is built from it.
+A reader is straight-line Python: adjacent numbers share one unpack, each other field is one call. Called by messages.py
+alone, which turns struct.error, IndexError and UnicodeDecodeError of a reader into Malformed. Invariant: every length
+and count is checked against the remaining bytes before it is used.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def read_uvarint(buffer: memoryview, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 28:
-            raise Malformed("a varint of more than five bytes")
+            raise Malformed("a varint is longer than five bytes")
 
 
 def _compact_length(buffer: memoryview, at: int) -> tuple[int, int]:
     size = buffer[at]
-    if size < 0x80:  # as nearly always
+    if size < 0x80:  # the usual case
         return size - 1, at + 1
     size, at = read_uvarint(buffer, at)
     return size - 1, at
@@ -68,7 +68,7 @@ def _int32_length(buffer: memoryview, at: int) -> tuple[int, int]:
 
 def _take(buffer: memoryview, at: int, size: int) -> memoryview:
     if at + size > len(buffer):
-        raise Malformed(f"a length of {size} bytes where {len(buffer) - at} are left")
+        raise Malformed(f"a length of {size} bytes, but {len(buffer) - at} are left")
     return buffer[at : at + size]
 
 
@@ -119,7 +119,7 @@ def _array_reader(item: Reader, flexible: bool, item_bytes: int, *, check_nulls:
         if count < 0:
             return None, at
         if count * item_bytes > len(buffer) - at:
-            raise Malformed(f"an array of {count} in {len(buffer) - at} bytes")
+            raise Malformed(f"an array of {count} items in {len(buffer) - at} bytes")
         items = []
         for _ in range(count):
             value, at = item(buffer, at)
@@ -132,7 +132,7 @@ def _array_reader(item: Reader, flexible: bool, item_bytes: int, *, check_nulls:
 
 
 def _nullable_entity_reader(item: Reader) -> Reader:
-    """A byte in front of the struct says whether there is one (KIP-893)."""
+    """A byte before the struct tells whether it is null (KIP-893)."""
 
     def read(buffer: memoryview, at: int) -> tuple[Message | None, int]:
         return (None, at + 1) if buffer[at] >= 0x80 else item(buffer, at + 1)
@@ -144,7 +144,7 @@ def _nullable_entity_reader(item: Reader) -> Reader:
 
 
 class _Compiler:
-    """Makes the readers of one API's requests or responses."""
+    """Compiles the readers of one API's requests or responses."""
 
     def __init__(self, api_key: int, direction: str) -> None:
         self._api_key = api_key
@@ -164,7 +164,7 @@ class _Compiler:
         if flexible:
             lines += _tagged_lines(tagged, scope)
         lines.append("    return message, at")
-        exec("\n".join(lines), scope)  # compiled from kio's field lists alone, nothing from the wire
+        exec("\n".join(lines), scope)  # generated from kio's field lists alone, never from bytes of the wire
         return scope["read"]  # type: ignore[no-any-return]
 
     def _value_reader(self, slot: Slot, flexible: bool) -> Reader:
@@ -183,11 +183,11 @@ class _Compiler:
             item = _fixed_reader(FIXED[slot.kind])
         if not slot.array:
             return item
-        has_length = slot.kind in ("string", "bytes")  # other items have no way to be null, a uuid may be
+        has_length = slot.kind in ("string", "bytes")  # of the others only a uuid can be null, and may be
         return _array_reader(item, flexible, least_item_bytes(slot, flexible), check_nulls=has_length)
 
     def _class_of(self, entity: type) -> type[Message]:
-        """The class of a decoded entity: it answers fields that only other versions have with their defaults."""
+        """The class of a decoded entity: fields that only other versions have return their defaults."""
         api_key, direction, name = self._api_key, self._direction, entity.__name__
 
         def absent(self: Message, field: str) -> Any:
@@ -229,19 +229,19 @@ def _plain_lines(slots: list[Slot], scope: dict[str, Any]) -> list[str]:
 
 
 def _tagged_lines(slots: list[Slot], scope: dict[str, Any]) -> list[str]:
-    """Tagged fields are there or not, in any number, and unknown ones are skipped."""
+    """Each tagged field is optional; unknown ones are skipped."""
     lines = []
     for slot in slots:
         scope[f"default_{slot.name}"] = slot.default
         lines.append(f"    message.{slot.name} = {'[]' if slot.default == [] else f'default_{slot.name}'}")
-    lines += ["    if not buffer[at]: return message, at + 1"]  # as nearly always
+    lines += ["    if not buffer[at]: return message, at + 1"]  # the usual case
     lines += ["    count, at = uvarint(buffer, at)", "    for _ in range(count):"]
     lines += ["        tag, at = uvarint(buffer, at)", "        size, at = uvarint(buffer, at)"]
-    lines += ["        end = at + size", "        if end > len(buffer): raise Malformed('a tagged field is cut short')"]
+    lines += ["        end = at + size", "        if end > len(buffer): raise Malformed('a tagged field is truncated')"]
     for slot in slots:
         lines.append(f"        if tag == {slot.tag}:")
         lines.append(f"            message.{slot.name}, at = read_{slot.name}(buffer, at)")
-        lines.append(f"            if at != end: raise Malformed('{slot.name} is not as long as its tag says')")
+        lines.append(f"            if at != end: raise Malformed('the size of tagged field {slot.name} is wrong')")
         lines += _null_check(slot, "            ")
     lines.append("        at = end")
     return lines

@@ -1,7 +1,7 @@
-"""One record as people and programs see it, apart from how it lies in a batch.
+"""One decoded record, independent of how it is encoded in a batch.
 
 `offset` is absolute, times are milliseconds since 1970, a None value is a tombstone. Both record codecs (compiled and
-pure Python) make and take these, so the type stands on its own.
+pure Python) return and accept this type, so it has a module of its own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The records of a batch, of whatever codec: made, read, and looked through.
+"""The records of a batch of any codec: encoding, decoding and scanning.
 
-Called by everything that must open a batch: the offsets topic, compaction, lookups by time, the command line. The
-broker's hot path does not: there batches are opaque (wire/batches.py). Compiled code does the work where it could be
-built, its pure-Python twin elsewhere; both give the same answers.
+Called by all code that must open a batch: the offsets topic, compaction, lookups by time, the command line. The
+broker's hot path does not: there batches are opaque (wire/batches.py). The compiled twin does the work if it could be
+built, otherwise the pure-Python twin; both return the same results.
 
-Bad bytes raise Malformed and nothing else. The CRC is not looked at: whoever reads from a doubtful place calls
+Bad bytes raise only Malformed. The CRC is not checked: a caller that reads from an untrusted source calls
 `batches.crc_ok` first.
 """
 
@@ -49,7 +49,7 @@ __all__ = [
     "without_key",
 ]
 
-# These look at the records section of an opened batch.
+# These take the records section of an opened batch.
 filter_records = codec_twin.filter_records
 scan_header = codec_twin.scan_header
 scan_keys = codec_twin.scan_keys
@@ -62,7 +62,7 @@ _LIMIT_RATIO = 16
 
 
 def default_limit_bytes(compressed_bytes: int) -> int:
-    """How much a batch may hold when it is opened: enough for every honest one, too little for a bomb."""
+    """The largest decompressed size of a batch: enough for any real batch, too little for a decompression bomb."""
     return _LIMIT_BYTES + _LIMIT_RATIO * compressed_bytes
 
 
@@ -77,7 +77,7 @@ def encode_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """One batch with these records, whose offsets rise and start at `base_offset` or after it."""
+    """One batch with these records, whose offsets increase and start at `base_offset` or later."""
     if not records:
         raise ValueError("a batch needs a record")
     if records[0].offset < base_offset:
@@ -102,14 +102,14 @@ def encode_batch(
 
 
 def seal_batch(header: BatchHeader, section: Buffer, level: int | None = None) -> bytearray:
-    """The batch of this header and these uncompressed records; length and CRC are filled in."""
+    """The batch with this header and these uncompressed records; sets length and CRC."""
     batch = bytearray(HEADER_BYTES)
     batch += compression.compress(header.codec, section, level)
     return fill_in_header(batch, header)
 
 
 def fill_in_header(batch: bytearray, header: BatchHeader) -> bytearray:
-    """The same batch, which has room for its header in front of its records; length and CRC are filled in."""
+    """Write the header into the space before the records; sets length and CRC. Returns the same buffer."""
     length = len(batch) - batches.PREFIX_BYTES
     HEADER.pack_into(batch, 0, *header._replace(length=length))
     batches.restamp_crc(batch, 0, length)
@@ -117,8 +117,8 @@ def fill_in_header(batch: bytearray, header: BatchHeader) -> bytearray:
 
 
 def filtered_batch(header: BatchHeader, section: Buffer, keep: Sequence[bool], timestamp_shift: int = 0) -> bytearray:
-    """The batch with those of its records that `keep` says, one at least; it has their latest timestamp and all else
-    that it had. `timestamp_shift` is what a new base timestamp in the header takes from each record's own."""
+    """The batch with only the records for which `keep` is true, at least one. The max timestamp is theirs, the
+    rest of the header stays. `timestamp_shift` is added to each timestamp delta, for a new base timestamp."""
     left = filter_records(section, keep, timestamp_shift)
     header = header._replace(record_count=sum(keep))
     if not header.attributes & LOG_APPEND_TIME:
@@ -127,7 +127,7 @@ def filtered_batch(header: BatchHeader, section: Buffer, keep: Sequence[bool], t
 
 
 def emptied_batch(header: BatchHeader) -> bytearray:
-    """The header alone, for its offsets and sequences. It has no codec: clients would try to decompress nothing."""
+    """The header alone, with its offsets and sequences. Without a codec, since clients would decompress zero bytes."""
     attributes = header.attributes & ~(batches.CODEC_MASK | batches.DELETE_HORIZON)
     return seal_batch(header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b"")
 
@@ -135,15 +135,15 @@ def emptied_batch(header: BatchHeader) -> bytearray:
 def open_batch(batch: Buffer, at: int = 0, limit_bytes: int | None = None) -> tuple[BatchHeader, Buffer]:
     """The header of the batch at `at`, and its records section, decompressed to at most `limit_bytes`."""
     if len(batch) - at < HEADER_BYTES:
-        raise Malformed(f"a record batch is cut short: {len(batch) - at} bytes left")
+        raise Malformed(f"a record batch is truncated: {len(batch) - at} bytes left")
     header = batches.read_header(batch, at)
     if header.magic != MAGIC:
         raise Malformed(f"record format {header.magic}, not {MAGIC}")
     if header.length < HEADER_BYTES - batches.PREFIX_BYTES or header.size > len(batch) - at:
-        raise Malformed(f"a record batch claims {header.length} bytes, {len(batch) - at} are there")
+        raise Malformed(f"a batch of length {header.length}, {len(batch) - at} bytes left")
     body = memoryview(batch)[at + HEADER_BYTES : at + header.size]
     if header.record_count == 0 and not body:
-        return header, body  # compaction leaves such batches, whatever their codec
+        return header, body  # compaction leaves empty batches, whatever their codec
     if limit_bytes is None:
         limit_bytes = default_limit_bytes(len(body))
     return header, compression.decompress(header.codec, body, limit_bytes)
@@ -164,7 +164,7 @@ def decode(batch: Buffer, at: int = 0, *, limit_bytes: int | None = None) -> lis
 
 
 def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Record]:
-    """The records of all batches in `buffer`, one batch in memory at a time; Malformed if the last is cut short."""
+    """The records of all batches in `buffer`, decoded batch by batch; Malformed if the last is truncated."""
     at = 0
     while at < len(buffer):
         yield from decode(buffer, at, limit_bytes=limit_bytes)
@@ -172,12 +172,12 @@ def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Recor
 
 
 def _dated(header: BatchHeader, section: Buffer) -> list[tuple[int, int]]:
-    """(offset, timestamp) of every record, as the producer dated it."""
+    """(offset, timestamp) of every record, with the producer's timestamp."""
     return scan_times(section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp)
 
 
 def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset: int = 0) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record of this batch, from `from_offset` on, that is as late as `timestamp`."""
+    """(offset, timestamp) of the first record of this batch, from `from_offset` on, at or after `timestamp`."""
     header, section = open_batch(batch, at)
     times = _dated(header, section)
     if header.attributes & LOG_APPEND_TIME:
@@ -186,19 +186,19 @@ def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset
 
 
 def last_record_offset(batch: Buffer, at: int = 0) -> int:
-    """The offset of the last record of this batch, which has one; the batch's own last offset may lie behind it."""
+    """The offset of the last record of this batch, which is not empty; the header's last offset may be higher."""
     header, section = open_batch(batch, at)
     return _dated(header, section)[-1][0]
 
 
 def times(batch: Buffer, at: int = 0) -> list[int]:
-    """When each record says that it was made."""
+    """The producer's timestamp of each record."""
     header, section = open_batch(batch, at)
     return [timestamp for _, timestamp in _dated(header, section)]
 
 
 def without_key(batch: Buffer, at: int = 0) -> list[int]:
-    """Which records have no key, counted from 0: a compacted topic refuses them."""
+    """The indexes, from 0, of records without a key, which a compacted topic rejects."""
     header, section = open_batch(batch, at)
     scanned = scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
     return [place for place, (_, key, _) in enumerate(scanned) if key is None]

@@ -1,10 +1,10 @@
-"""Columns of rows that are to be written, as buffers in Arrow's layout. No Arrow library is needed to hold them.
+"""Rows to be encoded as records, held as column buffers in Arrow's layout. Needs no Arrow library.
 
-Made by whoever has Arrow arrays (spark/sink/rows.py), taken by arrow_encode.py and its two twins. Numbers are
-little-endian, as Arrow has them on every machine that it runs on here; a bitmap has its first row in the lowest bit;
-`first` is the row of the buffers with which the column begins, so a slice of an array needs no copy.
+Built from Arrow arrays by spark/sink/rows.py, and read by arrow_encode.py and its two twins. Numbers are little-endian,
+as in Arrow; a bitmap has its first row in the lowest bit; `first` is the position of the column's first row in the
+buffers, so a slice of an array needs no copy.
 
-Buffers stay what they are for as long as a column is in use: nobody writes into them.
+Invariant: nobody writes to a buffer while a column refers to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Blobs(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """A whole number of 32 bits, or null, for each row."""
+    """A 32-bit integer, or null, for each row."""
 
     rows: int
     data: Buffer
@@ -34,7 +34,7 @@ class Numbers(NamedTuple):
 
 
 class HeaderLists(NamedTuple):
-    """Any number of headers for each row; null is none."""
+    """A list of headers for each row; null means no headers."""
 
     rows: int
     offsets: Buffer  # 32 bits each, into `names` and `contents`
@@ -45,11 +45,11 @@ class HeaderLists(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What becomes records, row by row. `times` are milliseconds, 64 bits each, from its first byte on."""
+    """The rows, each of which becomes a record. `times` are milliseconds, 64 bits each, starting at the first byte."""
 
     rows: int
     times: Buffer
     keys: Blobs | None = None
     values: Blobs | None = None
-    headers: tuple[HeaderLists, ...] = ()  # a record has those of all of them, one after the other
-    marks: tuple[tuple[bytes, Blobs], ...] = ()  # further headers, each with one name; null is no such header
+    headers: tuple[HeaderLists, ...] = ()  # a record gets the headers of each list, in this order
+    marks: tuple[tuple[bytes, Blobs], ...] = ()  # (header name, its value for each row); null: no such header

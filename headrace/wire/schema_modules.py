@@ -1,11 +1,11 @@
-"""kio's schema modules, loaded without what only kio's own codec needs.
+"""kio's schema modules, loaded without the parts that only kio's own codec needs.
 
-kio has a frozen dataclass for every part of every version of every message. Making one takes a millisecond, nearly all
-of it for methods that are written as text and compiled; and a package of kio's loads requests and responses together.
-headrace only looks at the fields (schemas.py). So the code of a module is run here with a `dataclass` that makes no
-methods: a tenth of the time, which the first request of every API and version would wait for.
+kio has a frozen dataclass for each struct of each version of each message. Creating one takes a millisecond, nearly all
+of it for methods that `dataclass` generates and compiles; and importing a kio package loads requests and responses
+together. headrace only reads the fields (schemas.py), so this module runs kio's code with a `dataclass` that generates
+no methods. That takes a tenth of the time, which the first request of each API and version would otherwise wait for.
 
-The classes are this module's own: kio's, where somebody imports them, are others.
+The classes are separate from those that a normal import of kio creates.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _import(
     fromlist: Sequence[str] = (),
     level: int = 0,
 ) -> Any:
-    """What stands behind `import` in those modules: the dataclasses of above, and other schemas in the same way."""
+    """The `import` of those modules: replaces `dataclasses` with the version above, and loads schemas with `load`."""
     if name == "dataclasses":
         return _dataclasses
-    if name.startswith(_SCHEMAS) and name.count(".") > 2:  # not kio.schema.types and the like, which are shared
+    if name.startswith(_SCHEMAS) and name.count(".") > 2:  # modules such as kio.schema.types are shared
         return load(name)
     return builtins.__import__(name, globals, locals, fromlist, level)

@@ -1,9 +1,9 @@
-"""What kio knows of Kafka's messages, told in the words of this room: slots.
+"""kio's message schemas as lists of slots, the form that the compilers use.
 
-kio carries every schema as one dataclass per API and version. The compilers (reading.py, writing.py) do not look at
-those classes; they see a list of `Slot`s, one per field of one version, with the field's name, kind and default in the
-shape that handlers use. Nothing here depends on bytes from the wire: everything follows from kio's classes, and is
-worked out once per API and version, when that version is first met.
+kio has a dataclass for each API, version and message. The compilers (reading.py, writing.py) do not use these classes;
+they use a list of `Slot`s, one per field of one version, with the field's name, kind and default in the shape that
+handlers see. Nothing here depends on bytes from the wire: everything is derived from kio's classes, once per API and
+version, when that version is first used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Message(SimpleNamespace):
     """A request, a response or a part of one; its fields are the schema's, see the conventions of messages.py."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"this message was not given a field {name!r}")
+        raise AttributeError(f"this message has no field {name!r}")
 
 
 class Slot(Struct, frozen=True):
@@ -119,7 +119,7 @@ def _slot(field: Field[Any]) -> Slot:
 
 
 def _default(field: Field[Any], kind: str, annotation: Any, nullable: bool) -> Any:
-    """The schema's default, in our shape; without one, null where that is allowed, else zero or empty."""
+    """The schema's default, in our shape; without one, null if the field is nullable, else zero or empty."""
     if kind == "entity" and not nullable:
         return Message(**{slot.name: slot.default for slot in slots_of(annotation)})
     if kind == "datetime_i64":
@@ -133,7 +133,7 @@ def _default(field: Field[Any], kind: str, annotation: Any, nullable: bool) -> A
 
 @cache
 def least_bytes(entity: type) -> int:
-    """The size of the smallest entity of this kind, which bounds how many of them can be in so many bytes."""
+    """The size of the smallest entity of this kind, which limits how many can fit in a given number of bytes."""
     flexible = is_flexible(entity)
     least = 1 if flexible else 0
     for slot in slots_of(entity):
@@ -149,7 +149,7 @@ def least_slot_bytes(slot: Slot, flexible: bool) -> int:
 
 
 def least_item_bytes(slot: Slot, flexible: bool) -> int:
-    """The size of the smallest value of this kind, or of the smallest item where the slot is an array."""
+    """The size of the smallest value of this kind, or of the smallest item if the slot is an array."""
     if slot.entity is not None:
         return least_bytes(slot.entity)
     if slot.kind in FIXED:
@@ -178,8 +178,8 @@ def defaults(api_key: int, version: int, direction: str) -> dict[str, dict[str, 
 
 
 def default_elsewhere(api_key: int, direction: str, entity: str, field: str) -> Any:
-    """The default of a field in the newest version that has it; KeyError if none has. Older ones are not loaded: each
-    takes milliseconds, and the first request of a client would wait for them all."""
+    """The default of a field in the newest version that has it; KeyError if none has. Older versions are not loaded:
+    each takes milliseconds, and a client's first request would wait for all of them."""
     for version in versions_of(api_key, newest_first=True):
         known = defaults(api_key, version, direction).get(entity, {})
         if field in known:

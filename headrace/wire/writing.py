@@ -1,8 +1,8 @@
-"""From messages to bytes: compiles one writer per API, version and direction out of its slots.
+"""From messages to bytes: compiles one writer for each API, version and direction from its slots.
 
-Called by messages.py alone. A writer takes what its version has from the message, and the default of what the message
-lacks. Small things are gathered in one buffer; large `records` are left where they are and spliced in between, so that
-a Fetch response is sent from the pages that it was read into.
+Called by messages.py alone. A writer writes the fields of its version, and the default of a field that the message does
+not have. Small values are collected in one buffer; large `records` are not copied but spliced in between, so a Fetch
+response is sent from the buffers into which it was read from disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Out:
         self.splices: list[tuple[int, Buffer]] = []
 
     def chunks(self) -> list[Buffer]:
-        """All that was written, as buffers to be sent one after the other."""
+        """Everything that was written, as buffers to be sent in this order."""
         if not self.splices:
             return [self.data]
         view, chunks, at = memoryview(self.data), list[Buffer](), 0
@@ -131,7 +131,7 @@ def _array_writer(item: Writer, flexible: bool) -> Writer:
 
 
 def _nullable_entity_writer(item: Writer) -> Writer:
-    """A byte in front of the struct says whether there is one (KIP-893)."""
+    """A byte before the struct tells whether it is null (KIP-893)."""
 
     def write(out: Out, value: Any) -> None:
         if value is None:
@@ -177,7 +177,7 @@ def _entity_writer(entity: type) -> Writer:
     lines += _plain_lines(plain, scope)
     if flexible:
         lines += _tagged_lines(tagged) if tagged else ["    out.data.append(0)"]
-    exec("\n".join(lines), scope)  # compiled from kio's field lists alone, nothing from the wire
+    exec("\n".join(lines), scope)  # generated from kio's field lists alone, never from bytes of the wire
     return scope["write"]  # type: ignore[no-any-return]
 
 
@@ -207,7 +207,7 @@ def _plain_lines(slots: list[Slot], scope: dict[str, Any]) -> list[str]:
 
 
 def _tagged_lines(slots: list[Slot]) -> list[str]:
-    """Tagged fields are written in the order of their tags, and only those that differ from their defaults."""
+    """Tagged fields are written in tag order, and only if they differ from their defaults."""
     lines = ["    present = []"]
     for slot in slots:
         default = f"default_{slot.name}"

@@ -192,5 +192,5 @@ def test_a_row_longer_than_the_limit_gets_a_batch_of_its_own() -> None:
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_time_too_far_from_the_first_is_refused(twin: ModuleType) -> None:
     rows = Rows(1, struct.pack("<q", -(2**63)))
-    with pytest.raises(ValueError, match="cannot stand in a batch that starts at 1"):
+    with pytest.raises(ValueError, match="does not fit a batch that starts at 1"):
         twin.append_rows(bytearray(), rows, struct.pack("<i", 0), 0, 1, 0, 1, 100)
