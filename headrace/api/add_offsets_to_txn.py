@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn, v0 to v4: a transaction is going to commit offsets of a group.
+"""AddOffsetsToTxn, v0 to v4: adds a group's partition of `__consumer_offsets` to a transaction.
 
-That is, to write to the partition of `__consumer_offsets` that holds the group. Clients of transaction.version 2 do not
-ask, for TxnOffsetCommit adds it (KIP-890). Which errors a version knows is in transaction_errors.
+Sent before a transaction commits offsets of the group. Clients of transaction.version 2 do not send it, because
+TxnOffsetCommit adds the partition (KIP-890). transaction_errors decides which errors a version gets.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn, v0 to v5: the partitions that a transaction is going to write to.
 
-Up to v3 a client adds partitions to its one transaction; clients of transaction.version 2 do not ask, for Produce adds
-them (KIP-890). From v4 on brokers ask on behalf of clients, for many transactions at once, and may only want to know
-whether a partition is in (`verify_only`). One partition that does not exist keeps all the others out
-(OPERATION_NOT_ATTEMPTED). As in Kafka, a transaction's part of the answer has each topic and each partition once, also
-if the request repeats them. Which errors a version knows is in transaction_errors.
+Up to v3 a client adds partitions to its one transaction; clients of transaction.version 2 do not send it, because
+Produce adds them (KIP-890). From v4 on brokers send it on behalf of clients, for many transactions at once, and may
+only verify that partitions have been added (`verify_only`). If one partition does not exist, none is added, and the
+others get OPERATION_NOT_ATTEMPTED. As in Kafka, the response has each topic and partition of a transaction once, even
+if the request repeats them. transaction_errors decides which errors a version gets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KNOWS_ABORTABLE = 5
 
 
 class _Asked(Struct):
-    """One transaction of the request: its partitions, each once, and what is known about them or still awaited."""
+    """One transaction of the request: its partitions without duplicates, their error codes, and the pending result."""
 
     transactional_id: str
     codes: dict[TopicPartition, ErrorCode]

@@ -1,6 +1,7 @@
-"""AlterConfigs, v0 to v2: the old way to change settings, which replaces all of a resource's settings at once.
+"""AlterConfigs, v0 to v2: replaces all settings of a resource at once.
 
-What the request does not name goes back to its default; that is why Kafka brought IncrementalAlterConfigs (KIP-339).
+A setting that the request does not contain is reset to its default; that is why Kafka added IncrementalAlterConfigs
+(KIP-339), which replaces this API.
 """
 
 from __future__ import annotations

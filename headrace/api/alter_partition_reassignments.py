@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments, v0 and v1 (KIP-455, KIP-860): partitions are to stand on other brokers.
+"""AlterPartitionReassignments, v0 and v1 (KIP-455, KIP-860): moves partitions to other brokers.
 
-Each partition is taken or refused by itself; the answer comes when the move has begun, not when it is over
-(ListPartitionReassignments tells). No replicas (null) call off a move that is under way.
+Each partition is accepted or rejected on its own. The response is sent when the move has started, not when it is done
+(see ListPartitionReassignments). Null replicas cancel a move in progress.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AlterPartitionReassignments:
 def _told(name: str, index: int, asked: asyncio.Future[PartitionImage] | None) -> Message:
     try:
         if asked is None:
-            raise KafkaError(ErrorCode.invalid_request, f"{name}-{index} stands more than once in the request")
+            raise KafkaError(ErrorCode.invalid_request, f"{name}-{index} appears more than once in the request")
         result_of(asked)
     except KafkaError as error:
         return Message(partition_index=index, error_code=error.code, error_message=error.message)

@@ -1,6 +1,7 @@
-"""AlterReplicaLogDirs, v1 and v2: replicas are to stand in another data folder of this broker. It has one.
+"""AlterReplicaLogDirs, v1 and v2: moves replicas to another data folder of this broker, which has only one.
 
-So every replica is where it is asked to be, if that folder is named; any other folder is not found.
+So the request succeeds if it names that folder, since every replica is there already, and any other is
+LOG_DIR_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ApiVersions, v0 to v4: what this broker serves.
+"""ApiVersions, v0 to v4: which APIs and versions this broker serves.
 
-An unknown version is answered in version 0's layout with UNSUPPORTED_VERSION and the list (KIP-511). Versions 3 and up
-carry the client's name, which is checked as Kafka does, and the feature levels in force, by which clients choose
-between ways of doing a thing: `transaction.version` 2 is KIP-890. Before version 4 a lowest level of 0 is told as 1,
-since clients of that time refuse 0 (KIP-1022).
+An unknown version is answered in the format of version 0, with UNSUPPORTED_VERSION and the list (KIP-511). Since v3 the
+request has the client's name, which is validated as in Kafka, and the response has the finalized feature levels, by
+which clients choose a protocol: `transaction.version` 2 is KIP-890. Before v4 a minimum level of 0 is sent as 1, since
+older clients reject 0 (KIP-1022).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 class ApiVersions:
     def __init__(self, served: Iterable[tuple[int, int, int]], features: Mapping[str, int]) -> None:
-        """`served`: API key, lowest and highest version of everything in the table. `features`: the highest level of
-        each, which is in force."""
+        """`served`: API key, lowest and highest version of each API in the table. `features`: the highest level
+        of each, which is also the finalized one."""
         self._features = features
         self._keys = [Message(api_key=key, min_version=low, max_version=high) for key, low, high in served]
 

@@ -1,8 +1,8 @@
-"""The operations that a client may do on a topic, a group or the cluster: all of them, since nobody is restricted.
+"""Which operations a client may perform on a topic, a group or the cluster: all, since headrace has no access control.
 
-Metadata, DescribeCluster, DescribeTopicPartitions and the two describes of groups report them (KIP-430) as a bit set,
-with the bit of each operation at its number in `operations.py`. A client that did not ask gets NOT_ASKED_FOR, which it
-shows as nothing.
+Metadata, DescribeCluster, DescribeTopicPartitions and the two APIs that describe groups return them (KIP-430), as a bit
+set with the bit of each operation at its number in `operations.py`. A client that did not request them gets
+NOT_ASKED_FOR, which its tools do not show.
 """
 
 from __future__ import annotations

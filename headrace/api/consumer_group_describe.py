@@ -1,8 +1,8 @@
-"""ConsumerGroupDescribe, v0 and v1: a consumer group (KIP-848), its members, what each has and what it should have.
+"""ConsumerGroupDescribe, v0 and v1: a consumer group (KIP-848), its members, and their current and target assignments.
 
-A classic group, like one that does not exist, is answered with GROUP_ID_NOT_FOUND; clients then ask DescribeGroups. v1
-tells which members speak the classic protocol. Nobody is restricted here, so the authorized operations, when asked for,
-are all that a group has.
+For a classic group or one that does not exist, the error is GROUP_ID_NOT_FOUND; clients then use DescribeGroups. v1
+adds which members use the classic protocol. There is no access control, so the authorized operations, if requested, are
+all that a group has.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _group(name: str, group: ConsumerGroupDescription, image: ClusterImage) -> M
 
 
 def _assignment(parts: Parts, image: ClusterImage) -> Message:
-    """Topics that were deleted a moment ago are left out."""
+    """Topics that were deleted in the meantime are omitted."""
     known = image.topics_by_id
     return Message(
         topic_partitions=[

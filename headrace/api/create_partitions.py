@@ -1,4 +1,4 @@
-"""CreatePartitions, v0 to v3: topics grow to a total; each is grown or refused by itself."""
+"""CreatePartitions, v0 to v3: increases the number of partitions; each topic succeeds or fails on its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CreatePartitions:
         for name, answer in growing.items():
             try:
                 if answer is None:
-                    raise KafkaError(ErrorCode.invalid_request, f"topic {name!r} stands more than once in the request")
+                    raise KafkaError(ErrorCode.invalid_request, f"topic {name!r} appears more than once in the request")
                 result_of(answer)
                 results.append(Message(name=name))
             except KafkaError as error:

@@ -1,7 +1,8 @@
-"""CreateTopics, v2 to v7: each topic is made or refused by itself.
+"""CreateTopics, v2 to v7: each topic is created or rejected on its own.
 
--1 partitions or replicas mean the broker's defaults (KIP-464). From v5 on the answer tells what was made, with all
-settings; from v7 on its id. A name that stands twice in one request is refused once, and nothing is made under it.
+-1 partitions or replicas mean the broker's defaults (KIP-464). Since v5 the response describes the new topic with all
+settings; since v7 it has the topic's id. A name that appears twice in a request is rejected, with one result, and no
+topic is created for it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class CreateTopics:
 
 def _new_topic(topic: Message, times: int) -> NewTopic:
     if times > 1:
-        raise KafkaError(ErrorCode.invalid_request, f"topic {topic.name!r} stands {times} times in the request")
+        raise KafkaError(ErrorCode.invalid_request, f"topic {topic.name!r} appears {times} times in the request")
     assignments = {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments}
     settings = {config.name: config.value for config in topic.configs}
     if len(assignments) != len(topic.assignments):

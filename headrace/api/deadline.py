@@ -1,7 +1,7 @@
 """How long an admin request waits for the controller.
 
-The controller's work is started before and goes on after: a client that gave up finds it done later. That is Kafka's
-meaning of a timeout in these requests.
+The controller starts the work before the wait, and continues after a timeout, so a client that gave up finds it done
+later. This is what Kafka's timeout means in these requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def settle(clock: Clock, timeout_ms: int, answers: Sequence[asyncio.Future[Any]]) -> None:
-    """Wait until every answer is there, or the time is up."""
+    """Wait until all answers have arrived, or the timeout has expired."""
     waiting = {answer for answer in answers if not answer.done()}
     if not waiting:
         return
@@ -26,7 +26,7 @@ async def settle(clock: Clock, timeout_ms: int, answers: Sequence[asyncio.Future
     def arrived(answer: asyncio.Future[Any]) -> None:
         waiting.discard(answer)
         if not answer.cancelled():
-            answer.exception()  # looked at: one that comes too late to be told to anybody is no fault to log
+            answer.exception()  # retrieved, so that asyncio does not log an error that arrives after the timeout
         if not waiting:
             _wake(over)
 
@@ -40,9 +40,9 @@ async def settle(clock: Clock, timeout_ms: int, answers: Sequence[asyncio.Future
 
 
 def result_of(answer: asyncio.Future[T]) -> T:
-    """What came of it; a KafkaError if it was refused or is not there yet."""
+    """The result; raises KafkaError if it was rejected or has not arrived yet."""
     if not answer.done():
-        raise KafkaError(ErrorCode.request_timed_out, "not done in the time asked for; the work goes on")
+        raise KafkaError(ErrorCode.request_timed_out, "not done within the timeout; the work continues")
     return answer.result()
 
 

@@ -1,4 +1,4 @@
-"""DeleteGroups, v0 to v2: remove groups that have no members, with their offsets."""
+"""DeleteGroups, v0 to v2: deletes groups without members, and their offsets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DeleteRecords, v0 to v2: truncation of history. Everything before the offset goes; -1 means all that is committed.
+"""DeleteRecords, v0 to v2: deletes all records before an offset; -1 means the high watermark.
 
-The answer waits until every replica in sync has let go as well, so that no election brings the records back. If that
-takes longer than the client waits, it is told so; they go all the same.
+The response waits until all in-sync replicas have moved their log start offset, so that no election brings the records
+back. If that takes longer than the timeout, the client gets REQUEST_TIMED_OUT; the records are still deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DeleteRecords:
         try:
             partition = self._host.find(topic, asked.partition_index)
             if topic in INTERNAL_TOPICS:
-                raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is the broker's own")
+                raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
             _check_policy(partition, partition.log.config)
             start = partition.delete_records(asked.offset)
             answer = Message(partition_index=asked.partition_index, low_watermark=start, error_code=0)
@@ -61,6 +61,6 @@ class DeleteRecords:
 
 
 def _check_policy(partition: Partition, config: TopicConfig) -> None:
-    """As in Kafka, a topic that is only compacted keeps its latest values."""
+    """As in Kafka, a topic that is only compacted keeps the latest value of each key."""
     if config.compacted and not config.deleted:
         raise KafkaError(ErrorCode.policy_violation, f"{partition.topic} has cleanup.policy=compact, without delete")

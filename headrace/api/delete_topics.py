@@ -1,7 +1,7 @@
-"""DeleteTopics, v1 to v6: each topic goes or is refused by itself; from v6 on by name or by id.
+"""DeleteTopics, v1 to v6: each topic is deleted or rejected on its own; since v6 by name or by id.
 
-The topic is gone from the metadata when the answer leaves; its files follow in the background. One that stands twice in
-a request is refused once, and stays. Where `delete.topic.enable` is off, all are refused.
+When the response is sent, the topic is gone from the metadata; its files are deleted in the background. A topic that
+appears twice in a request is rejected and kept. If `delete.topic.enable` is off, all are rejected.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class DeleteTopics:
             asked = [(name, None) for name in body.topic_names]
         if not self._enabled:
             code = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
-            why = "topics cannot be deleted here: delete.topic.enable is off"
+            why = "topic deletion is disabled: delete.topic.enable is off"
             return self._answer({one: _refused(code, why) for one in asked}, body.timeout_ms)
         times = Counter(map(self._meant, asked))
         deleting = {one: self._delete(*one, times[self._meant(one)]) for one in dict.fromkeys(asked)}
         return self._answer(deleting, body.timeout_ms)
 
     def _meant(self, asked: _Asked) -> object:
-        """The same for a topic's name and its id; a request that names both means nothing."""
+        """A key that is equal for a topic's name and its id. An entry with both is its own key, and is rejected."""
         name, topic_id = asked
         if topic_id is None or name is not None:
             return name if topic_id is None else asked
@@ -55,11 +55,11 @@ class DeleteTopics:
 
     def _delete(self, name: str | None, topic_id: uuid.UUID | None, times: int) -> asyncio.Future[TopicImage]:
         if name is None and topic_id is None:
-            return _refused(ErrorCode.invalid_request, "give a topic by its name or by its id; there was neither")
+            return _refused(ErrorCode.invalid_request, "a topic needs a name or an id; the request has neither")
         if name is not None and topic_id is not None:
-            return _refused(ErrorCode.invalid_request, f"give topic {name!r} by name or by id, not by both")
+            return _refused(ErrorCode.invalid_request, f"topic {name!r} must be given by name or by id, not by both")
         if times > 1:
-            return _refused(ErrorCode.invalid_request, f"topic {name or topic_id} stands {times} times in the request")
+            return _refused(ErrorCode.invalid_request, f"topic {name or topic_id} appears {times} times in the request")
         if name is not None:
             return self._controller.delete_topic(name)
         assert topic_id is not None

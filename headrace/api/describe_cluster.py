@@ -1,4 +1,4 @@
-"""DescribeCluster, v0 to v2: the brokers and the controller, without any topic."""
+"""DescribeCluster, v0 to v2: the brokers and the controller, without topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.cluster.view import ClusterView
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
-_BROKERS, _CONTROLLERS = 1, 2  # the kinds of endpoint that can be asked for, from v1 on
+_BROKERS, _CONTROLLERS = 1, 2  # the endpoint types of the request, since v1
 
 
 class DescribeCluster:
@@ -20,10 +20,10 @@ class DescribeCluster:
     def __call__(self, request: Request) -> Message:
         wanted = request.body.endpoint_type
         if wanted == _CONTROLLERS:
-            why = "this is a broker; headrace has no separate controllers to ask"
+            why = "this is a broker; headrace has no separate controller nodes"
             return Message(error_code=ErrorCode.mismatched_endpoint_type, error_message=why)
         if wanted != _BROKERS:
-            why = f"there is no endpoint type {wanted}"
+            why = f"endpoint type {wanted} is unknown"
             return Message(error_code=ErrorCode.unsupported_endpoint_type, error_message=why)
         return Message(
             cluster_id=self._view.image.cluster_id,

@@ -1,8 +1,8 @@
-"""DescribeConfigs, v1 to v4: settings of topics, brokers and groups, with type, source and meaning.
+"""DescribeConfigs, v1 to v4: settings of topics, brokers and groups, with type, source and description.
 
-No keys (null, or an empty list) means all of them. A broker tells only its own settings, and under the name "" those
-that were set for all brokers at run time. A group need not exist. There are no client metrics subscriptions, so each
-has an empty list; loggers are not settings of headrace and are refused.
+No keys (null, or an empty list) means all of them. A broker returns only its own settings, and for the name "" those
+that were set dynamically for all brokers. A group need not exist. headrace has no client metrics subscriptions, so each
+returns an empty list; loggers are not configurable and are rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.wire.messages import Message
 
 
 class ResourceType(IntEnum):
-    """What can have settings; the numbers are Kafka's."""
+    """The types of resources that have settings; the numbers are Kafka's."""
 
     TOPIC = 2
     BROKER = 4
@@ -88,12 +88,12 @@ class DescribeConfigs:
                 return all_brokers_entries(places)
             if name != str(self._broker_id):
                 raise KafkaError(
-                    ErrorCode.invalid_request, f"this is broker {self._broker_id}: ask broker {name!r} itself"
+                    ErrorCode.invalid_request, f"this is broker {self._broker_id}: send the request to broker {name!r}"
                 )
             return broker_entries(places, TopicDefaults(1).factor(len(image.brokers)), self._told(peer))
         if kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
             if not name:
-                raise KafkaError(ErrorCode.invalid_request, "the name must not be empty")
+                raise KafkaError(ErrorCode.invalid_request, "the resource name must not be empty")
             return group_entries(image.group_settings.get(name, {}), places) if kind == ResourceType.GROUP else []
         raise refused_resource(kind)
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, v1 to v5: how much disk each partition takes. One broker has one folder."""
+"""DescribeLogDirs, v1 to v5: the size of each partition on disk. A broker has one data folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.wire.messages import Message
 
 class DescribeLogDirs:
     def __init__(self, host: ReplicaHost, folder: Path, space: Callable[[], tuple[int, int]]) -> None:
-        """`space` gives the total and the usable bytes of the folder's disk."""
+        """`space` returns the total and the usable bytes of the folder's disk."""
         self._host = host
         self._folder = folder
         self._space = space
@@ -43,6 +43,6 @@ def _partition(partition: Partition) -> Message:
     return Message(
         partition_index=partition.index,
         partition_size=partition.log.size_bytes,
-        offset_lag=max(0, partition.high_watermark - partition.log.end_offset),  # how much of the committed is missing
+        offset_lag=max(0, partition.high_watermark - partition.log.end_offset),  # missing committed records
         is_future_key=False,
     )

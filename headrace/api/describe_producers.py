@@ -1,6 +1,6 @@
-"""DescribeProducers, v0: who writes to a partition, and where its open transaction began (KIP-664).
+"""DescribeProducers, v0: the producers of a partition, and the start offset of their open transactions (KIP-664).
 
-With it a transaction that hangs is found: one that a partition holds open and no coordinator knows of.
+Tools use it to find hanging transactions: those that a partition holds open although no coordinator knows them.
 """
 
 from __future__ import annotations

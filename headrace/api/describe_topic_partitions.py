@@ -1,10 +1,9 @@
-"""DescribeTopicPartitions, v0 (KIP-966): topics by name, page by page.
+"""DescribeTopicPartitions, v0 (KIP-966): topics by name, in pages.
 
-An empty list means all topics. Topics are answered in the order of their names, at most MAX_PARTITIONS partitions at
-once; what is left starts at the cursor in the response. A cursor beside the topics that are asked for makes no sense.
-Every topic asked for that is not there is answered with UNKNOWN_TOPIC_OR_PARTITION. Eligible leader replicas are those
-that left the ISR and may still lead; the last known ones were in sync last, and none of them can be trusted to have
-everything.
+An empty list means all topics. Topics are sorted by name, with at most MAX_PARTITIONS partitions in a response; the
+response's cursor says where the next page starts. A cursor for a topic that is not among the requested ones is
+INVALID_REQUEST. A requested topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. Eligible leader replicas have left
+the ISR and may still be elected; the last known ones were the last in the ISR, and may all lack committed records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeTransactions, v0: what the coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions, v0: the coordinator's state of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 

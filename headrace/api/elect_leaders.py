@@ -1,6 +1,6 @@
-"""ElectLeaders, v0 to v2: the preferred replica leads again (type 0), or any live one where none leads (type 1).
+"""ElectLeaders, v0 to v2: elects the preferred replica (type 0), or any live one where there is no leader (type 1).
 
-Null means every partition; then those that need no election are left out of the answer, as in Kafka.
+Null means every partition; then those that need no election are omitted from the response, as in Kafka.
 """
 
 from __future__ import annotations

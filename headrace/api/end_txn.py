@@ -1,8 +1,8 @@
 """EndTxn, v0 to v5: commit or abort.
 
-The answer leaves when the decision is durable; markers are written after that, on one broker before the client can ask
-for anything else. From v5 on every end of a transaction gives its producer a new epoch, and sometimes a new id, which
-the answer tells (KIP-890). Which errors a version knows is in transaction_errors.
+The response is sent when the decision is durable; the markers are written after that, on a single broker before the
+client can send its next request. From v5 on each end of a transaction gives the producer a new epoch, and sometimes a
+new id, which the response contains (KIP-890). transaction_errors decides which errors a version gets.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""FindCoordinator, v0 to v6: which broker coordinates a group, or a transactional id.
+"""FindCoordinator, v0 to v6: which broker coordinates a group or a transactional id.
 
-A group belongs to the partition of `__consumer_offsets` that its name hashes to, a transactional id to one of
-`__transaction_state`, and that partition's leader is its coordinator. The topic is made when the first of its kind is
-looked for. From v4 on a request has many keys; before, one, and the answer stands at the top level.
+A group's id hashes to a partition of `__consumer_offsets`, a transactional id to one of `__transaction_state`; the
+leader of that partition is the coordinator. The topic is created by the first request that needs it. From v4 on a
+request has many keys; before, it has one, and the result is at the top level of the response.
 
-While a leader is being elected the answer waits for it, a second at most: librdkafka asks three times within a third
-of a second on behalf of a transaction, and when all three are refused it waits for ever, whatever its timeout.
+While a leader is being elected, the response waits for it, at most one second: librdkafka asks three times within a
+third of a second for a transaction, and if all three are rejected it waits forever, whatever its timeout.
 
-Known gaps: share groups (key type 2) are refused with INVALID_REQUEST and a sentence: the Java client then fails at
-once and shows it, where COORDINATOR_NOT_AVAILABLE would make it ask again for `max.block.ms`; librdkafka asks again in
-either case until its own time is up.
+Known gaps: share groups (key type 2) are rejected with INVALID_REQUEST and a message. With it the Java client fails
+immediately and shows the message; with COORDINATOR_NOT_AVAILABLE it would retry for `max.block.ms`. librdkafka retries
+in either case until its own timeout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.world.clock import Clock
 
 TOPICS = {0: GROUP_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 _OTHER_KINDS = {2: "share groups"}
-_ELECTION_S = 1.0  # not more: what the client asks next on this connection waits, too
+_ELECTION_S = 1.0  # not longer, since later requests on this connection wait as well
 _LOOK_S = 0.1
 
 
@@ -50,7 +50,7 @@ class FindCoordinator:
         name = TOPICS.get(body.key_type)
         if name is None:
             kind = _OTHER_KINDS.get(body.key_type, f"coordinators of type {body.key_type}")
-            refusal = KafkaError(ErrorCode.invalid_request, f"this broker does not serve {kind}")
+            refusal = KafkaError(ErrorCode.invalid_request, f"this broker does not support {kind}")
             return _response([_refused(key, refusal) for key in keys])
         if name not in self._topics.image().topics:
             return self._after_making_the_topic(name, keys, request.peer)
@@ -61,7 +61,7 @@ class FindCoordinator:
         try:
             await self._ensure_internal_topic(name)
         except KafkaError as error:
-            # Whatever kept the topic from being made, clients must take it as a reason to ask again.
+            # Whatever prevented the creation of the topic, clients must get an error that they retry.
             again = KafkaError(ErrorCode.coordinator_not_available, str(error))
             return _response([_refused(key, again) for key in keys])
         return await self._after_an_election(name, keys, peer)
@@ -76,7 +76,7 @@ class FindCoordinator:
         image = self._topics.image()
         topic = image.topics.get(name)
         if topic is None:
-            made = KafkaError(ErrorCode.coordinator_not_available, f"{name} is being made; try again")
+            made = KafkaError(ErrorCode.coordinator_not_available, f"{name} is being created; try again")
             return [_refused(key, made) for key in keys]
         found = []
         for key in keys:
@@ -102,7 +102,7 @@ def _refused(key: str, error: KafkaError) -> Message:
 
 
 def _response(coordinators: list[Message]) -> Message:
-    """Both layouts at once; the version decides which is sent."""
+    """Has the fields of both layouts; the version decides which are sent."""
     response = Message(coordinators=coordinators)
     if coordinators:
         only = coordinators[0]

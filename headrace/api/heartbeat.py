@@ -1,7 +1,7 @@
-"""Heartbeat, v0 to v4: a member says that it lives, and hears whether it must join again. v3: static members.
+"""Heartbeat, v0 to v4: keeps a member's session alive, and tells the member if it must rejoin. v3 adds static members.
 
-A coordinator that still loads answers as if all were well, as Kafka does: sessions begin anew when it has loaded, and
-clients such as Sarama end a member's session on any error that they do not expect here.
+While the coordinator is loading, the response is success, as in Kafka: sessions restart when it has loaded, and clients
+such as Sarama end a member's session on any error that they do not expect here.
 """
 
 from __future__ import annotations

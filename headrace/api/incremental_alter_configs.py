@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs, v0 to v1 (KIP-339): single settings are set, unset, or added to and taken from lists.
+"""IncrementalAlterConfigs, v0 to v1 (KIP-339): sets or deletes single settings, or changes the items of a list setting.
 
-Each resource changes as a whole or is refused by itself.
+For each resource, either all changes are applied or none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class IncrementalAlterConfigs:
 def _change(config: Message) -> SettingChange:
     operation = _OPERATIONS.get(config.config_operation)
     if operation is None:
-        raise KafkaError(ErrorCode.invalid_request, f"{config.name}: there is no operation {config.config_operation}")
+        raise KafkaError(ErrorCode.invalid_request, f"{config.name}: operation {config.config_operation} is unknown")
     return SettingChange(operation, config.name, config.value)
 
 
@@ -49,13 +49,13 @@ def alter_resources(
     *,
     replace_all: bool = False,
 ) -> Reply:
-    """The common part of both requests that alter settings."""
+    """The shared part of AlterConfigs and IncrementalAlterConfigs."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in body.resources)
     asked: list[tuple[Message, asyncio.Future[Any] | KafkaError]] = []
     for resource in body.resources:
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise KafkaError(ErrorCode.invalid_request, f"{resource.resource_name!r} stands twice in the request")
+                raise KafkaError(ErrorCode.invalid_request, f"{resource.resource_name!r} is repeated in the request")
             kind = _KINDS.get(resource.resource_type)
             if kind is None:
                 raise refused_resource(resource.resource_type)

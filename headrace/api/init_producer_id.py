@@ -1,9 +1,9 @@
 """InitProducerId, v0 to v5: an id and an epoch for a producer (KIP-98).
 
-Without a transactional id every producer gets an id of its own, epoch 0, also one that already has an id and asks for a
-new epoch (v3 and up, KIP-360), which is what Kafka does outside transactions. With a transactional id the coordinator
-decides; a transaction that is open is aborted first, with CONCURRENT_TRANSACTIONS until that is done. Below v4 a fenced
-producer is told INVALID_PRODUCER_EPOCH.
+Without a transactional id every request gets a new producer id with epoch 0, even if the producer already has an id and
+requests a new epoch (since v3, KIP-360), as in Kafka. With a transactional id the coordinator decides; an open
+transaction is aborted first, and the client gets CONCURRENT_TRANSACTIONS until that is done. Below v4 a fenced producer
+gets INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JoinGroup, v0 to v9: become a member of a group and wait for its next generation.
+"""JoinGroup, v0 to v9: joins a group and waits for its next generation.
 
-v1 brings the rebalance timeout (before, the session timeout serves as such), v4 the member id that somebody new must
-come again with (KIP-394), v5 static members (KIP-345), v7 the protocol type in the response and a null protocol name
-in errors, v8 a reason (for people; not kept), v9 `skip_assignment` for a static leader that comes back (KIP-814).
+v1 adds the rebalance timeout (before, the session timeout is used), v4 a member id that a new member gets first and
+must rejoin with (KIP-394), v5 static members (KIP-345), v7 the protocol type in the response and a null protocol name
+in errors, v8 a reason (for people; not kept), v9 `skip_assignment` for a static leader that returns (KIP-814).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class JoinGroup:
                 member_id=body.member_id,
                 instance_id=body.group_instance_id,
                 client_id=request.client_id,
-                client_host=f"/{request.peer.host}",  # as Kafka's tools show it
+                client_host=f"/{request.peer.host}",  # the format that Kafka's tools show
                 session_timeout_ms=body.session_timeout_ms,
                 rebalance_timeout_ms=body.rebalance_timeout_ms if request.version >= 1 else body.session_timeout_ms,
                 protocol_type=body.protocol_type,

@@ -1,7 +1,7 @@
-"""The brokers that clients are told of, each at the address where this client can reach it.
+"""The brokers that clients learn about, each with the address at which this client can reach it.
 
-They are those that are registered. While none is, because all have lost their sessions and this one is the first to
-return, it is this one: a client that is told of none gives up every connection, and may never ask again.
+These are the registered brokers. If none is registered, because all lost their sessions and this is the first to
+return, it is this broker alone: a client that gets an empty list closes all connections, and may never retry.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class KnownBrokers:
         self._own_id = broker_id
 
     def told_to(self, peer: Peer) -> list[KnownBroker]:
-        """There is always one."""
+        """The brokers for a client; never empty."""
         registered = self._view.image.brokers.values() or [BrokerImage(self._own_id, "", 0, None, -1)]
         return [KnownBroker(broker.id, *self._address_of(peer, broker), broker.rack) for broker in registered]
 
     @property
     def controller_id(self) -> int:
-        """One of them."""
+        """The controller, or this broker if there is none."""
         found = self._view.image.controller_for_clients
         return self._own_id if found == NO_CONTROLLER else found

@@ -1,7 +1,8 @@
-"""Who leads, told along with the answer that this broker does not (KIP-951): clients need not ask for metadata then.
+"""The current leader in NOT_LEADER_OR_FOLLOWER responses (KIP-951), so that clients need no Metadata request.
 
-Produce (v10 on) and Fetch (v16 on) have a place for it: the leader and its epoch beside the partition, and its address
-once for the whole response. It is as new as this broker's image; a client takes it only if the epoch is above its own.
+Produce (since v10) and Fetch (since v16) have the fields: leader and epoch for the partition, and the leader's address
+once in the response. They come from this broker's image; a client uses them only if the epoch is above the one it
+knows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class LeaderHints:
         self._address_of = address_of
 
     def point(self, peer: Peer, topic: str | uuid.UUID, index: int, answer: Message, response: Message) -> None:
-        """Write down in the partition's `answer` who leads it, and in the `response` where that broker is."""
+        """Add the leader to the partition's `answer`, and its address to the `response`."""
         image = self._image()
         found = image.topics_by_id.get(topic) if isinstance(topic, uuid.UUID) else image.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):

@@ -1,7 +1,7 @@
-"""LeaveGroup, v0 to v5: members leave, and the group rebalances at once instead of after their session.
+"""LeaveGroup, v0 to v5: members leave, and the group rebalances immediately instead of after their session timeout.
 
-Up to v2 one member leaves and its error stands at the top level. From v3 on many may leave, each with its own error;
-an operator names static members by their instance id alone. v5's reason is for people and not kept.
+Up to v2 one member leaves, with its error at the top level. From v3 on several may leave, each with its own error; an
+operator removes static members by their instance id alone. v5 adds a reason, which is for people and not kept.
 """
 
 from __future__ import annotations

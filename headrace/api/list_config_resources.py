@@ -1,6 +1,6 @@
-"""ListConfigResources, v0 to v1 (KIP-1142): what can have settings, by type; of groups, those that have some.
+"""ListConfigResources, v0 to v1 (KIP-1142): the resources that can have settings; of groups, those that have some.
 
-v0 asks for client metrics subscriptions only, of which headrace has none. From v1 on an empty list means every type.
+v0 lists only client metrics subscriptions, of which headrace has none. From v1 on an empty list means every type.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""ListOffsets, v1 to v11: the offset at a point in time.
+"""ListOffsets, v1 to v11: the offset for a timestamp.
 
-Special times: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk
-(KIP-405; here all of it is), -5 latest that is in tiered storage (KIP-1005; here nothing is), -6 earliest that waits
-to be uploaded there (KIP-1023; nothing does). In a version before its own each is UNSUPPORTED_VERSION. A partition that
-is named twice in one request is INVALID_REQUEST. Any other time gives the first record at or after it, or -1 when there
-is none. Searching may read the disk, so it happens off the event loop, in stage two. For isolation level 1
-(read_committed) the log ends at the last stable offset. A new leader that does not know yet how far its predecessor had
-committed does not tell where the log ends (KIP-207): it could be before what was told already.
+Special timestamps: -1 latest, -2 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local
+disk (KIP-405; here the same as earliest), -5 latest in tiered storage (KIP-1005; here none), -6 earliest not yet
+uploaded to it (KIP-1023; here none). In a version before its own each is UNSUPPORTED_VERSION. Any other timestamp
+returns the first record at or after it, or -1 if there is none. A partition that is repeated in a request is
+INVALID_REQUEST.
+
+A search may read the disk, so it runs off the event loop, in stage two. With isolation level 1 (read_committed) the log
+ends at the last stable offset. A new leader returns OFFSET_NOT_AVAILABLE until it knows its predecessor's high
+watermark (KIP-207), since the end of the log could otherwise go back.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
-# The version from which on a special time has its meaning.
+# The first version that supports each special timestamp.
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 READ_COMMITTED = 1
@@ -44,7 +46,7 @@ class ListOffsets:
                 answer = Message(partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
                 try:
                     if (topic.name, asked.partition_index) in twice:
-                        raise KafkaError(ErrorCode.invalid_request, "a partition that is named twice")
+                        raise KafkaError(ErrorCode.invalid_request, "a partition is repeated in the request")
                     _check_meaning(asked.timestamp, request.version)
                     search = self._answer(topic.name, asked, answer, stable)
                     if search is not None:
@@ -59,13 +61,13 @@ class ListOffsets:
     def _answer(
         self, topic: str, asked: Message, answer: Message, stable: bool
     ) -> Callable[[], tuple[int, int] | None] | None:
-        """Fills in what is known at once, or returns the search that finds it."""
+        """Fills in the answer, or returns the search that will fill it in."""
         partition = self._host.find(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
         log, when = partition.log, asked.timestamp
         end = partition.last_stable_offset if stable else partition.high_watermark
         if partition.is_settling and when not in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            raise KafkaError(ErrorCode.offset_not_available, f"{partition} has a new leader, ask again")
+            raise KafkaError(ErrorCode.offset_not_available, f"{partition} has a new leader; try again")
         if when == LATEST:
             answer.offset, answer.leader_epoch = end, partition.leader_epoch
         elif when in (EARLIEST, EARLIEST_LOCAL):
@@ -96,11 +98,11 @@ def _named_twice(body: Message) -> set[tuple[str, int]]:
 
 def _check_meaning(when: int, version: int) -> None:
     if when < 0 and version < _SINCE.get(when, version + 1):
-        raise KafkaError(ErrorCode.unsupported_version, f"the time {when} has no meaning in version {version}")
+        raise KafkaError(ErrorCode.unsupported_version, f"version {version} does not support timestamp {when}")
 
 
 def _code(error: KafkaError, version: int) -> ErrorCode:
-    """Before version 5 clients know no OFFSET_NOT_AVAILABLE, and another code has them ask again."""
+    """Before version 5 clients do not know OFFSET_NOT_AVAILABLE, so they get another code that they retry."""
     if error.code is ErrorCode.offset_not_available and version < 5:
         return ErrorCode.leader_not_available
     return error.code

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments, v0: partitions that are moving to other brokers, of all topics (null) or of some.
+"""ListPartitionReassignments, v0: partitions that are being reassigned, of all topics (null) or of some.
 
-Partitions that do not move, or are not there, are left out of the answer, as in Kafka.
+Partitions that are not being reassigned, or do not exist, are omitted from the response, as in Kafka.
 """
 
 from __future__ import annotations

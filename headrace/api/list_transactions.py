@@ -1,8 +1,8 @@
 """ListTransactions, v0 to v2: the transactional ids that this broker coordinates (KIP-664).
 
-Filters by state and producer id; v1 brings a shortest duration (KIP-994), v2 a pattern that the whole id must match
-(KIP-1152); one that cannot be understood is INVALID_REGULAR_EXPRESSION. An id that has had no transaction yet passes
-every duration, as in Kafka: clients that leave the field at 0 mean all.
+Filters by state and producer id. v1 adds a minimum duration (KIP-994), v2 a pattern that must match the whole id
+(KIP-1152); an invalid one is INVALID_REGULAR_EXPRESSION. As in Kafka, an id that has had no transaction yet passes any
+duration filter: clients that leave the field at 0 mean all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
-# Two more that tools may ask for: here nothing is ever seen in them.
+# With two states that tools may filter by, although no transaction is ever in them here.
 _STATES = {state.value for state in State} | {"PrepareEpochFence", "Dead"}
 
 

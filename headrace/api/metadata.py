@@ -1,11 +1,11 @@
-"""Metadata, v0 to v13: which brokers there are, which topics, and who leads their partitions.
+"""Metadata, v0 to v13: the brokers, the topics, and the leaders of their partitions.
 
 - All topics: null, or in v0 (which has no null) an empty list. From v1 on an empty list asks for the brokers only.
-- By id (v12 on): an unknown id is answered with UNKNOWN_TOPIC_ID.
-- A topic that is not there is made, if the request (v4 on) and `auto.create.topics.enable` both allow it; the answer
-  waits until it has a leader. Internal topics are made by those who need them, never by asking.
-- What a client may do (v8 on; of the cluster up to v10) is told if it asks: everything.
-- Which brokers are told of, and at which address, depends on the connection: see `known_brokers`.
+- By id (since v12): an unknown id is UNKNOWN_TOPIC_ID.
+- A topic that does not exist is created if the request (since v4) and `auto.create.topics.enable` both allow it; the
+  response waits until it has a leader. Internal topics are never created this way, but by the code that needs them.
+- Authorized operations (since v8; of the cluster up to v10) are returned if requested: all of them.
+- Which brokers are returned, and with which address, depends on the connection: see `known_brokers`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from headrace.model.names import KRAFT_TOPIC, topic_name_problem
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
-_NEVER_MADE = INTERNAL_TOPICS | {KRAFT_TOPIC}  # by asking for them
-# Why a topic is not there yet, as clients know it of Metadata: others they take for the end of their question.
+_NEVER_MADE = INTERNAL_TOPICS | {KRAFT_TOPIC}  # by a Metadata request
+# Errors of the topic's creation, mapped to codes that clients retry after Metadata; others would end their request.
 _ASK_AGAIN = {
     ErrorCode.not_controller: ErrorCode.leader_not_available,
     ErrorCode.request_timed_out: ErrorCode.leader_not_available,
     ErrorCode.kafka_storage_error: ErrorCode.leader_not_available,
     ErrorCode.unknown_server_error: ErrorCode.leader_not_available,
-    ErrorCode.topic_already_exists: ErrorCode.unknown_topic_or_partition,  # made and deleted again while we waited
+    ErrorCode.topic_already_exists: ErrorCode.unknown_topic_or_partition,  # created and deleted again during the wait
 }
 
-_NULL_NAMES = 12  # from this version on a topic that is known by its id alone has none
+_NULL_NAMES = 12  # from this version on the name is null if only the topic's id is known
 
 
 class TopicMaker(Protocol):
     def create_topic(self, new: NewTopic) -> asyncio.Future[TopicImage]:
-        """Done when the topic is there and can be seen; KafkaError if it was refused."""
+        """Done when the topic exists in the view; KafkaError if it was rejected."""
         ...
 
 
@@ -49,9 +49,7 @@ class Metadata:
         self._maker = maker
         self._brokers = brokers
         self._auto_create = auto_create
-        self._making: dict[
-            str, asyncio.Future[TopicImage]
-        ] = {}  # several clients may ask for one missing topic at once
+        self._making: dict[str, asyncio.Future[TopicImage]] = {}  # several clients may request the same missing topic
 
     def __call__(self, request: Request) -> Reply:
         asked = request.body.topics
@@ -87,7 +85,7 @@ class Metadata:
         refused: dict[str, ErrorCode] = {}
         for name, made in making.items():
             try:
-                await asyncio.shield(made)  # a client that goes away must not take the topic from the others
+                await asyncio.shield(made)  # a client that disconnects must not cancel it for others
             except KafkaError as error:
                 refused[name] = _ASK_AGAIN.get(error.code, error.code)
         return self._answer(request, asked, refused)
@@ -122,7 +120,7 @@ class Metadata:
 def _asked_topic(asked: Message, image: ClusterImage, refused: dict[str, ErrorCode]) -> Message:
     name: str | None = asked.name
     topic_id: uuid.UUID | None = asked.topic_id
-    if topic_id is not None or name is None:  # an id decides, whatever stands beside it: Java sends "" there
+    if topic_id is not None or name is None:  # an id takes precedence over the name: Java sends "" there
         found = None if topic_id is None else image.topics_by_id.get(topic_id)
         if found is None:
             code = ErrorCode.invalid_request if topic_id is None else ErrorCode.unknown_topic_id
@@ -147,8 +145,8 @@ def _topic(topic: TopicImage, image: ClusterImage) -> Message:
 
 
 def partition_message(partition: PartitionImage, image: ClusterImage) -> Message:
-    """One partition, as Metadata and DescribeTopicPartitions tell it. A leader that has gone, and is not replaced yet,
-    is none: clients would look for it among the brokers, where it is not."""
+    """One partition, for Metadata and DescribeTopicPartitions. A leader that is not among the live brokers is returned
+    as none, since clients would not find it in the list of brokers."""
     brokers = image.brokers
     leader = partition.leader if partition.leader in brokers else NO_LEADER
     return Message(

@@ -1,9 +1,10 @@
-"""OffsetCommit, v2 to v10: keep how far a group has read.
+"""OffsetCommit, v2 to v10: stores how far a group has read.
 
-A member commits in its generation; a consumer that assigns its partitions itself sends generation -1 and no member id
-and may do so while the group has no members. v6 brings the leader epoch, v7 static members, v10 topic ids. v9 brings
-consumer groups (KIP-848), whose members may not use less, and GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION.
-`retention_time_ms` (v2 to v4) is ignored: offsets always live at least as long as the records of their topics.
+A member commits with its generation; a consumer that assigns its own partitions sends generation -1 and no member id,
+which is allowed while the group has no members. v6 adds the leader epoch, v7 static members, v10 topic ids. v9 adds
+consumer groups (KIP-848), whose members may not use a lower version, and GROUP_ID_NOT_FOUND in place of
+ILLEGAL_GENERATION. `retention_time_ms` (v2 to v4) is ignored: offsets are kept at least as long as their topics'
+records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""OffsetDelete, v0: remove committed offsets of topics that nobody in the group subscribes to (KIP-496).
+"""OffsetDelete, v0: deletes committed offsets of topics to which no member of the group is subscribed (KIP-496).
 
-What is wrong with the group stands at the top level, whatever the partitions.
+An error of the group is at the top level, whatever the partitions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """OffsetFetch, v1 to v10: how far a group has read.
 
-A partition without a committed offset is answered with -1 and no error; while the coordinator loads, with
-COORDINATOR_LOAD_IN_PROGRESS and never with -1. v2 brings "all topics" (null) and an error for the whole group (v1 puts
-it on each partition), v5 the leader epoch, v7 `require_stable` (UNSTABLE_OFFSET_COMMIT where an open transaction may
-change the offset, so the client asks again), v8 many groups in one request, v9 the member's id and epoch (checked for
-members of consumer groups), v10 topic ids.
+A partition without a committed offset returns -1 and no error; while the coordinator is loading, the error is
+COORDINATOR_LOAD_IN_PROGRESS, never -1. v2 adds "all topics" (null) and an error for the whole group (v1 has it on each
+partition), v5 the leader epoch, v7 `require_stable` (UNSTABLE_OFFSET_COMMIT if an open transaction may change the
+offset; the client retries), v8 many groups in one request, v9 the member's id and epoch (checked for members of
+consumer groups), v10 topic ids.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OffsetFetch:
 
 
 class _Asked:
-    """One group of the request: which offsets it asks for, and what they look like in the response."""
+    """One group of the request: the requested offsets, and their form in the response."""
 
     def __init__(self, part: Message, image: ClusterImage, version: int) -> None:
         self.group_id: str = part.group_id
@@ -68,7 +68,7 @@ class _Asked:
         for (name, index), committed in offsets.items():
             known = self._image.topics.get(name)
             if known is None and self._version >= 10:
-                continue  # without an id there is no way to name it
+                continue  # it has no id, and this version has no names
             topic_id = known.id if known is not None else None
             topic = topics.setdefault(name, Message(name=name, topic_id=topic_id, partitions=[]))
             topic.partitions.append(_found(index, committed))

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch, v2 to v4: where a leader epoch ended, so that a reader can see whether its history diverged.
+"""OffsetForLeaderEpoch, v2 to v4: where a leader epoch ended, so that a reader can detect a diverged log.
 
-The answer is the largest epoch up to the one asked for, and its end (KIP-279); -1 and -1 if there is none. A broker
-that asks in the name of replica OWN_LOG asks for the last epoch and the end of this broker's own log, whether it leads
-or not: that is how the longest log is found when nobody is left who is known to have everything. No client uses that
-number; -1 and -2 are theirs, and version 2, which names no replica, stands for -2.
+Returns the largest epoch up to the requested one, and its end offset (KIP-279); -1 and -1 if there is none. A broker
+that sends replica id OWN_LOG gets the last epoch and the end of this broker's own log, leader or not; this is how the
+longest log is found before an unclean election. No client uses that id: clients send -1 or -2, and version 2, which has
+no replica id, means -2.
 """
 
 from __future__ import annotations

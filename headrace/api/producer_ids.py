@@ -1,4 +1,4 @@
-"""Producer ids, handed out from blocks that the metadata store reserves, so that none is ever given twice."""
+"""Allocates producer ids from blocks that are reserved in the metadata store, so that each is used only once."""
 
 from __future__ import annotations
 

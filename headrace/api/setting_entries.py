@@ -1,7 +1,8 @@
-"""Settings with their values and where these come from, as DescribeConfigs and CreateTopics tell them.
+"""Settings with their values and sources, for DescribeConfigs and CreateTopics.
 
-The most specific place wins: the topic or group, this broker at run time, all brokers at run time, this broker's file,
-and last the default. `Entry.synonyms` lists every place that has a value, winner first, as Kafka's tools expect.
+The most specific source wins: the topic or group, this broker's dynamic settings, those for all brokers, this broker's
+file, and last the default. `Entry.synonyms` lists every source that has a value, the winner first, as Kafka's tools
+expect.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Entry(Struct, frozen=True):
 
 
 class BrokerPlaces(Struct, frozen=True):
-    """Where a broker's settings can stand."""
+    """The sources of a broker's settings."""
 
     own: Mapping[str, str]
     everybody: Mapping[str, str]
@@ -73,7 +74,7 @@ def topic_entries(topic: TopicImage, places: BrokerPlaces) -> list[Entry]:
 
 
 def group_entries(settings: Mapping[str, str], places: BrokerPlaces) -> list[Entry]:
-    """What a group does not set itself counts as default, also where a broker's file says it, as in Kafka."""
+    """As in Kafka, a value that the group itself does not set has source default, even if it is in a broker's file."""
     entries = []
     for setting in group_config.SETTINGS:
         value = setting.text(topic_config.value_in_force(setting, {}, places.in_force))
@@ -98,8 +99,8 @@ def _topic_entry(setting: Setting, values: Mapping[str, str], places: BrokerPlac
 
 
 def broker_entries(places: BrokerPlaces, replication_factor: int, told: Mapping[str, str]) -> list[Entry]:
-    """`replication_factor` is what topics get where no setting says it: tools read a number from these entries.
-    `told` is what the broker knows of itself, by the names of broker_config.TOLD.
+    """`replication_factor` is used if no setting gives it, since tools expect a number. `told` has the values that the
+    broker knows about itself, by the names of broker_config.TOLD.
     """
     unsaid = {"default.replication.factor": str(replication_factor), **dict(_in_all_units(places.in_force))}
     entries = []
@@ -115,7 +116,7 @@ def broker_entries(places: BrokerPlaces, replication_factor: int, told: Mapping[
 
 
 def _in_all_units(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Times that can be set in hours, minutes or milliseconds, whichever of them was set; -1 is "never" in all."""
+    """Durations that can be set in hours, minutes or milliseconds, converted to all units; -1 means "never" in each."""
     for setting in topic_config.SETTINGS:
         if setting.broker_synonyms and setting.broker_name is not None:
             in_force_ms = topic_config.value_in_force(setting, {}, settings)
@@ -124,7 +125,7 @@ def _in_all_units(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def all_brokers_entries(places: BrokerPlaces) -> list[Entry]:
-    """Only what was set for all brokers at run time: the file and the defaults belong to single brokers."""
+    """Only the dynamic settings for all brokers: the file and the defaults belong to single brokers."""
     return [
         Entry(broker_config.BY_NAME[name], value, (Synonym(name, value, Source.ALL_BROKERS),))
         for name, value in sorted(places.everybody.items())

@@ -1,6 +1,6 @@
-"""SyncGroup, v0 to v5: the leader brings the plan of a generation, everybody gets their part of it.
+"""SyncGroup, v0 to v5: the leader sends the assignment of a generation, and each member receives its part.
 
-v3 brings static members; from v5 on the protocol's type and name must be given, and match the group's.
+v3 adds static members; from v5 on the protocol's type and name are required, and must match the group's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The coordinator's refusals in the words that a client's version knows.
+"""Maps the transaction coordinator's errors to codes that the client's version knows.
 
-PRODUCER_FENCED (KIP-588) and TRANSACTION_ABORTABLE (KIP-890) came later than the requests that they answer. Before them
-a fenced producer was told INVALID_PRODUCER_EPOCH, and a partition that is not in the transaction INVALID_TXN_STATE. A
-producer whose transaction was aborted for its time is UNKNOWN_PRODUCER_ID to the coordinator: every client knows that
-it may abort then, ask for a new epoch and go on (KIP-360), and newer ones hear TRANSACTION_ABORTABLE, which means the
-same.
+PRODUCER_FENCED (KIP-588) and TRANSACTION_ABORTABLE (KIP-890) are newer than the requests that return them. Older
+versions get INVALID_PRODUCER_EPOCH for a fenced producer, and INVALID_TXN_STATE for a partition that is not in the
+transaction. A producer whose transaction was aborted after its timeout is UNKNOWN_PRODUCER_ID to the coordinator: every
+client knows that it may then abort, request a new epoch and continue (KIP-360). Newer clients get
+TRANSACTION_ABORTABLE, which means the same.
 """
 
 from __future__ import annotations

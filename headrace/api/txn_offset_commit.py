@@ -1,9 +1,9 @@
-"""TxnOffsetCommit, v0 to v5: offsets of a group that count when a producer's transaction is committed (KIP-98).
+"""TxnOffsetCommit, v0 to v5: offsets of a group that take effect when a producer's transaction commits (KIP-98).
 
-From v3 on the producer says for which member of the group it speaks, and one that lost its partitions is refused
-(KIP-447). The group's partition of `__consumer_offsets` must be in the transaction: from v5 on it is added here
-(KIP-890), before it is verified. Offsets of an open transaction are not seen by OffsetFetch, which answers
-UNSTABLE_OFFSET_COMMIT to who asks for stable ones.
+From v3 on the request names the member of the group, and a member that lost its partitions is rejected (KIP-447). The
+group's partition of `__consumer_offsets` must be in the transaction: from v5 on it is added here (KIP-890) before it is
+verified. OffsetFetch does not return offsets of an open transaction; with `require_stable` it returns
+UNSTABLE_OFFSET_COMMIT.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class TxnOffsetCommit:
         return response
 
     def _journal_of(self, group_id: str) -> Partition:
-        """Where the group's offsets are written."""
+        """The partition of `__consumer_offsets` that holds the group's offsets."""
         topic = self._topics.image().topics.get(GROUP_OFFSETS_TOPIC)
         if topic is None:
-            raise KafkaError(ErrorCode.coordinator_not_available, "no group has a coordinator yet")
+            raise KafkaError(ErrorCode.coordinator_not_available, "__consumer_offsets does not exist yet")
         try:
             return self._host.find(GROUP_OFFSETS_TOPIC, partition_for(group_id, len(topic.partitions)))
         except KafkaError:
@@ -89,7 +89,7 @@ class TxnOffsetCommit:
 
 
 def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], waiting: list[Message]) -> Message:
-    """The topic's part of the answer; what is to be committed is added to `offsets`, who waits for it to `waiting`."""
+    """The topic's part of the response; adds what is to be committed to `offsets`, and its answers to `waiting`."""
     known, partitions = image.topics.get(asked.name), []
     for part in asked.partitions:
         answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
@@ -111,7 +111,7 @@ def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], w
 
 def _word(version: int, code: ErrorCode) -> ErrorCode:
     if code is ErrorCode.concurrent_transactions and version < _ADDS_PARTITION:
-        code = ErrorCode.coordinator_load_in_progress  # a reason to try again
+        code = ErrorCode.coordinator_load_in_progress  # an error that clients retry
     if code is ErrorCode.coordinator_load_in_progress and version < _KNOWS_LOADING:
-        return ErrorCode.coordinator_not_available  # Java producers before 2.0 give up when they hear of a load
+        return ErrorCode.coordinator_not_available  # Java producers before 2.0 do not retry LOAD_IN_PROGRESS
     return told(code, knows_fenced=False, knows_abortable=version >= _KNOWS_ABORTABLE)

@@ -1,6 +1,6 @@
-"""UpdateFeatures, v0 to v2 (KIP-584): levels of features are to change. Those of headrace are fixed.
+"""UpdateFeatures, v0 to v2 (KIP-584): changes the levels of features. Those of headrace are fixed.
 
-A level that is in force already is granted; any other is refused, and with it the whole request, as in Kafka.
+A level that is already finalized is accepted; any other is rejected, and with it the whole request, as in Kafka.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UpdateFeatures:
     def _problem(self, feature: str, level: int) -> str | None:
         known = self._levels.get(feature)
         if known is None:
-            return f"there is no feature {feature!r}; there are {', '.join(sorted(self._levels))}"
+            return f"feature {feature!r} is unknown; known features: {', '.join(sorted(self._levels))}"
         if level != known:
-            return f"{feature} is at level {known} and stays there; {level} cannot be had"
+            return f"{feature} is fixed at level {known} and cannot be changed to {level}"
         return None

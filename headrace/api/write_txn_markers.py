@@ -1,7 +1,7 @@
-"""WriteTxnMarkers, v1 and v2: the end of transactions in partitions that this broker leads.
+"""WriteTxnMarkers, v1 and v2: writes commit or abort markers to partitions that this broker leads.
 
-Sent by the coordinators of other brokers, and by an administrator who ends a transaction that hangs. From v2 on it says
-whether the marker's epoch is above that of the records, which is then insisted on (KIP-1228).
+Sent by the coordinators of other brokers, and by an administrator who ends a hanging transaction. From v2 on the
+request says whether the marker's epoch is above that of the records, which is then checked (KIP-1228).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.wire.messages import Message
 
 class MarkerDesk(Protocol):
     def write_one(self, topic: str, partition: int, end: TransactionEnd) -> asyncio.Future[None] | None:
-        """None when the marker is committed, or a future of that. Raises KafkaError."""
+        """None if the marker is committed already, else a future of that. Raises KafkaError."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The controller and the state of the whole cluster, for Prometheus.
 
-Every broker tells how many partitions are without a leader, from its own view; elections are told by whoever held them.
+Every broker reports the partitions without a leader as it sees them; an election is counted by the broker that held it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ def controller_metrics(controller: Controller, image: ClusterImage) -> Iterator[
     yield GaugeMetricFamily("headrace_brokers", "Live brokers of the cluster.", len(image.brokers))
     yield GaugeMetricFamily(
         "headrace_offline_partitions",
-        "Partitions of the cluster that nobody leads.",
+        "Partitions of the cluster without a leader.",
         sum(partition.leader == NO_LEADER for partition in partitions),
     )
     yield GaugeMetricFamily(
         "headrace_moving_partitions",
-        "Partitions that are being moved to other brokers.",
+        "Partitions that are being reassigned.",
         sum(bool(partition.adding or partition.removing) for partition in partitions),
     )
     yield GaugeMetricFamily(
         "headrace_recovering_partitions",
-        "Partitions whose leader was elected uncleanly and is still alone.",
+        "Partitions whose leader was elected uncleanly and has no other replica in sync yet.",
         sum(partition.recovering for partition in partitions),
     )
     yield CounterMetricFamily(
         "headrace_unclean_elections",
-        "Elections in which acknowledged records may have been lost, held by this broker.",
+        "Unclean elections that this broker decided; acknowledged records may have been lost.",
         controller.recovery.unclean_elections,
     )

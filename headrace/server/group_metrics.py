@@ -1,7 +1,7 @@
 """Consumer groups for the metrics endpoint: members, states, and lag in messages and in seconds.
 
-Lag in seconds is the age of the batch that holds the first record which a group has not committed, by its header alone:
-a scrape opens no batch and waits for no disk. Where the header is not in memory, the sample is left out.
+Lag in seconds is the age of the batch with the first record that a group has not committed. Only the batch's header is
+read: a scrape decodes no batch and never waits for the disk. If the header is not in memory, the sample is omitted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def group_metrics(groups: GroupCoordinator, host: ReplicaHost, clock: Clock) -> 
         try:
             partition = host.find(topic, index)
         except KafkaError:
-            continue  # deleted a moment ago
+            continue  # deleted in the meantime
         behind = max(0, partition.high_watermark - max(offset, partition.log.start_offset))
         lag.add_metric([group, topic, str(index)], behind)
         age_s = _age_s(partition, offset, now) if behind else 0.0

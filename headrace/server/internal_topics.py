@@ -1,7 +1,6 @@
-"""The topics in which coordinators keep their state: made the first time that somebody asks for a coordinator.
+"""Creates the internal topics of the coordinators when a coordinator is first requested.
 
-Called by handlers, through the broker that builds them. What holds: whoever comes while a topic is being made waits for
-the same making.
+Called by handlers, through the broker that builds them. Invariant: concurrent callers wait for the same creation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How long the logs of other brokers are: the question before an election in which nobody can be trusted.
+"""Asks other brokers for the ends of their logs, before an unclean election.
 
-Plugged into the controller (`cluster/recovery.py` says when it asks). It is OffsetForLeaderEpoch in the name of replica
--2, which every replica answers of its own log, leader or not. A broker that does not answer in time has said nothing.
+Plugged into the controller (`cluster/recovery.py` decides when to ask). Sends OffsetForLeaderEpoch with replica id -3
+(`OWN_LOG`), to which every replica answers with the end of its own log, leader or not. A broker that does not answer in
+time is left out.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class PeersLogEnds:
                 broker, ApiKey.OFFSET_FOR_LEADER_EPOCH, question, _VERSION, timeout_s=_ANSWER_S
             )
         except (ConnectionLost, KafkaError) as error:
-            logger.info("broker %d does not say how long its logs are: %s", broker.id, error)
+            logger.info("broker %d did not return its log end offsets: %s", broker.id, error)
             return {}
         return {
             TopicPartition(topic.topic, found.partition): (found.leader_epoch, found.end_offset)

@@ -1,4 +1,4 @@
-"""How late the event loop runs: the one number that tells whether something blocks it."""
+"""How late the event loop runs, which shows whether something blocks it."""
 
 from __future__ import annotations
 

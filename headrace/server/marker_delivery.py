@@ -1,10 +1,10 @@
-"""The ends of transactions, delivered to every partition that they touched.
+"""Writes the commit or abort markers of transactions to all of their partitions.
 
-Plugged into the transaction coordinator, which decides, and into the WriteTxnMarkers handler, through which another
-coordinator's decisions and an administrator's come. A partition of `__consumer_offsets` is the journal of the group
-coordinator: there the end goes through that coordinator, whose state follows it. Partitions that other brokers lead are
-reached through `Elsewhere`. What holds: delivery goes on until every partition has its marker or does not exist any
-more; a marker that comes twice does no harm.
+Plugged into the transaction coordinator, which decides, and into the WriteTxnMarkers handler, which receives the
+decisions of other coordinators and of administrators. A partition of `__consumer_offsets` is the group coordinator's
+journal: there the marker goes through that coordinator, because it changes its state. Partitions that other brokers
+lead are reached through `Elsewhere`. Invariant: delivery is retried until every partition has its marker or no longer
+exists; writing a marker twice does no harm.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 
-# The partition is gone; or it has heard of a later epoch of the producer, so the transaction has an end there.
+# The partition was deleted; or it knows a later epoch of the producer, so the transaction has already ended there.
 _DONE = {ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_producer_epoch}
 
 
 class Elsewhere(Protocol):
-    """Whoever reaches the leaders on other brokers."""
+    """Sends markers to leaders on other brokers."""
 
     def write(self, mark: Mark) -> asyncio.Future[None] | None:
-        """One marker, one attempt; None if the partition is led here. KafkaError if it is gone or nobody leads it."""
+        """One marker, one attempt; None if the partition is led here. KafkaError if it is deleted or has no leader."""
         ...
 
 
@@ -42,21 +42,21 @@ class MarkerDelivery:
     def __init__(
         self, host: ReplicaHost, groups: GroupCoordinator, clock: Clock, elsewhere: Elsewhere | None = None
     ) -> None:
-        """`elsewhere` is None for a broker that stands alone."""
+        """`elsewhere` is None for a single broker without a cluster."""
         self._host = host
         self._groups = groups
         self._clock = clock
         self._elsewhere = elsewhere
 
     def write(self, marks: Sequence[Mark]) -> asyncio.Future[None]:
-        """Starts at once; done when every partition has its marker or is gone. KafkaError where another coordinator
-        has taken over: it delivers its own."""
+        """Starts immediately; done when every partition has its marker or is deleted. Fails with KafkaError if another
+        coordinator has taken over, which then delivers the markers."""
         delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deliver(marks, delivered, attempt=1)
         return delivered
 
     def write_one(self, topic: str, partition: int, end: TransactionEnd) -> asyncio.Future[None] | None:
-        """One marker, one attempt: None when it is committed, or a future of that. Raises KafkaError."""
+        """One marker, one attempt. None if it is committed already, else a future of that. Raises KafkaError."""
         if topic == GROUP_OFFSETS_TOPIC:
             return self._groups.end_transaction(partition, end)
         hosted = self._host.find(topic, partition)
@@ -67,7 +67,7 @@ class MarkerDelivery:
             return self.write_one(mark.topic, mark.partition, mark.end)
         except KafkaError as error:
             if self._elsewhere is not None and error.code is ErrorCode.unknown_topic_or_partition:
-                raise KafkaError(ErrorCode.not_leader_or_follower) from error  # it exists, but not here just now
+                raise KafkaError(ErrorCode.not_leader_or_follower) from error  # it exists, but not here at the moment
             raise
 
     def _deliver(self, marks: Sequence[Mark], delivered: asyncio.Future[None], attempt: int) -> None:
@@ -123,5 +123,5 @@ def _must_repeat(mark: Mark, error: KafkaError, delivered: asyncio.Future[None],
     if error.code in _DONE:
         return False
     if attempt == 1:
-        logger.warning("no marker in %s-%d yet (%s); trying until there is one", mark.topic, mark.partition, error)
+        logger.warning("no transaction marker in %s-%d yet (%s); retrying", mark.topic, mark.partition, error)
     return True

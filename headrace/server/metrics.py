@@ -1,7 +1,7 @@
-"""The Prometheus endpoint: what an operator looks at, gathered when asked and never on the hot path.
+"""The Prometheus endpoint. Metrics are collected at each scrape, never on the hot path.
 
-prometheus_client serves HTTP from a thread of its own; each scrape asks the event loop for one consistent gathering,
-so the broker's state is only ever read where it is written.
+prometheus_client serves HTTP from its own thread; each scrape runs one collection on the event loop, so the broker's
+state is read only on the thread that changes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Gather = Callable[[], Iterable[Metric]]
 
 
 class MetricsServer(Collector):
-    """Serves what `gather` finds, at http://HOST:PORT/metrics."""
+    """Serves what `gather` returns at http://HOST:PORT/metrics."""
 
     def __init__(self, gather: Gather) -> None:
         self._gather = gather
@@ -76,31 +76,31 @@ def broker_metrics(
         _add(seconds, [api_names.get(api_key, str(api_key))], latencies)
     yield seconds
     yield GaugeMetricFamily("headrace_connections", "Open connections.", len(listener.connections))
-    yield CounterMetricFamily("headrace_connections_accepted", "Connections ever accepted.", listener.accepted)
+    yield CounterMetricFamily("headrace_connections_accepted", "Connections accepted since start.", listener.accepted)
     loop = HistogramMetricFamily("headrace_event_loop_lag_seconds", "How late the event loop ran, ten times a second.")
     _add(loop, [], lag.seen)
     yield loop
-    yield GaugeMetricFamily("headrace_event_loop_lag_max_seconds", "The worst of those since the start.", lag.worst_s)
+    yield GaugeMetricFamily("headrace_event_loop_lag_max_seconds", "The largest of these since the start.", lag.worst_s)
     yield from _partition_metrics(host)
 
 
 def _partition_metrics(host: ReplicaHost) -> Iterator[Metric]:
     labels = ["topic", "partition"]
-    messages = CounterMetricFamily("headrace_messages_in", "Messages taken in since the start.", labels=labels)
-    bytes_in = CounterMetricFamily("headrace_bytes_in", "Bytes taken in since the start.", labels=labels)
-    bytes_out = CounterMetricFamily("headrace_bytes_out", "Bytes given out since the start.", labels=labels)
+    messages = CounterMetricFamily("headrace_messages_in", "Messages appended since the start.", labels=labels)
+    bytes_in = CounterMetricFamily("headrace_bytes_in", "Bytes appended since the start.", labels=labels)
+    bytes_out = CounterMetricFamily("headrace_bytes_out", "Bytes fetched since the start.", labels=labels)
     size = GaugeMetricFamily("headrace_log_bytes", "Bytes of the log on disk.", labels=labels)
-    start = GaugeMetricFamily("headrace_log_start_offset", "The first offset that is kept.", labels=labels)
+    start = GaugeMetricFamily("headrace_log_start_offset", "The first offset in the log.", labels=labels)
     end = GaugeMetricFamily("headrace_log_end_offset", "The offset that the next record gets.", labels=labels)
     duplicates = CounterMetricFamily(
-        "headrace_dedup_duplicates", "Messages acknowledged and not stored, because their id was seen.", labels=labels
+        "headrace_dedup_duplicates", "Messages acknowledged but not stored, since their id was known.", labels=labels
     )
     forgotten = CounterMetricFamily(
         "headrace_dedup_ids_forgotten",
         "Message ids dropped within their window, because headrace.dedup.max.bytes was reached.",
         labels=labels,
     )
-    offline = GaugeMetricFamily("headrace_log_offline", "1 when the disk failed under this log.", labels=labels)
+    offline = GaugeMetricFamily("headrace_log_offline", "1 if this log is offline after a disk error.", labels=labels)
     for partition in host.partitions():
         name = [partition.topic, str(partition.index)]
         messages.add_metric(name, partition.messages_in)

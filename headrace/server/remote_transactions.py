@@ -1,11 +1,11 @@
-"""Transactions over several brokers: their coordinators asked from afar, and their markers sent to other leaders.
+"""Transactions over several brokers: requests to remote transaction coordinators, and markers to remote leaders.
 
-`CoordinatorDesk` is what Produce and TxnOffsetCommit ask before the first record of a transaction goes into a
-partition: the coordinator of that transaction, here or elsewhere (AddPartitionsToTxn). `MarkerPost` brings the ends of
-transactions to partitions that other brokers lead (WriteTxnMarkers), all of one moment for one broker in one request.
+`CoordinatorDesk` is called by Produce and TxnOffsetCommit before the first record of a transaction goes into a
+partition. It asks the transaction's coordinator, local or remote (AddPartitionsToTxn). `MarkerPost` sends markers to
+partitions that other brokers lead (WriteTxnMarkers); those of one turn for the same broker share a request.
 
-What holds: an answer is passed on, a broken connection is "try again"; and that a partition is gone is never another
-broker's word, whose news may be older than ours, but what this broker's own view says.
+Invariant: error codes are passed on, and a broken connection becomes a retriable error. Whether a partition was deleted
+is decided only by this broker's own view, since another broker's metadata may be older.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CoordinatorDesk:
         self._peers = peers
 
     def submit(self, command: AddPartitions | VerifyPartitions) -> asyncio.Future[Any]:
-        """As `TransactionCoordinator.submit`, whoever coordinates this id."""
+        """Like `TransactionCoordinator.submit`, whichever broker coordinates this id."""
         elsewhere = self._elsewhere(command.transactional_id)
         return self._here.submit(command) if elsewhere is None else asyncio.ensure_future(self._ask(elsewhere, command))
 
@@ -85,13 +85,13 @@ class MarkerPost:
         self._image = image
         self._broker_id = broker_id
         self._peers = peers
-        self._bags: dict[int, list[tuple[Mark, asyncio.Future[None]]]] = {}  # by broker, what leaves next
+        self._bags: dict[int, list[tuple[Mark, asyncio.Future[None]]]] = {}  # by broker: the next request
 
     def write(self, mark: Mark) -> asyncio.Future[None] | None:
-        """One marker, one attempt; None if the partition is led here. KafkaError if it is gone or nobody leads it."""
+        """One marker, one attempt; None if the partition is led here. KafkaError if it is deleted or has no leader."""
         partition = self._image().partition(mark.topic, mark.partition)
         if partition is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no {mark.topic}-{mark.partition}")
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{mark.topic}-{mark.partition} does not exist")
         if partition.leader == self._broker_id:
             return None
         leader = self._image().brokers.get(partition.leader)
@@ -123,7 +123,7 @@ class MarkerPost:
         for mark, written in bag:
             code = codes.get((mark.end, mark.topic, mark.partition), ErrorCode.not_leader_or_follower)
             if code is ErrorCode.unknown_topic_or_partition:
-                code = ErrorCode.not_leader_or_follower  # it has not heard of it yet
+                code = ErrorCode.not_leader_or_follower  # its metadata is older: it does not know the partition yet
             if not written.done():
                 if code is ErrorCode.none:
                     written.set_result(None)
@@ -143,7 +143,7 @@ def _marker(end: TransactionEnd, topics: dict[str, list[int]]) -> Message:
 
 
 def _settle(bag: list[tuple[Mark, asyncio.Future[None]]], done: asyncio.Future[None]) -> None:
-    """Whatever kept the answer from coming: who waits is told to try again."""
+    """Without a response, for whatever reason, every waiting marker gets a retriable error."""
     error = None if done.cancelled() else done.exception()
     for _, written in bag:
         if not written.done():

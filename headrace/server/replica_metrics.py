@@ -1,6 +1,6 @@
-"""Replication for Prometheus: what this broker leads and follows, who is behind, and how much has been lost.
+"""Replication for Prometheus: partitions led and followed, replicas that lag, and records lost.
 
-Gathered from the partitions when asked; the broker plugs it into the endpoint (metrics.py).
+Collected from the partitions at each scrape; the broker plugs it into the endpoint (metrics.py).
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ def replica_metrics(host: ReplicaHost, scrub: Scrub) -> Iterator[Metric]:
     yield GaugeMetricFamily("headrace_leaders", "Partitions that this broker leads.", len(led))
     yield GaugeMetricFamily(
         "headrace_under_replicated_partitions",
-        "Partitions led here of which a replica is not in sync.",
+        "Partitions led here with a replica that is not in sync.",
         sum(p.leadership is not None and len(p.leadership.state.isr) < len(p.leadership.state.replicas) for p in led),
     )
     yield GaugeMetricFamily(
         "headrace_under_min_isr_partitions",
-        "Partitions led here that take no acks=all, since too few replicas are in sync.",
+        "Partitions led here that reject acks=all, since too few replicas are in sync.",
         sum(p.in_sync < p.log.config.min_insync_replicas for p in led),
     )
     yield CounterMetricFamily(
         "headrace_isr_shrinks",
-        "Times that a replica was found out of sync by its leader here.",
+        "ISR changes by leaders on this broker that removed a replica.",
         sum(p.isr_changes.shrinks for p in partitions),
     )
     yield CounterMetricFamily(
         "headrace_isr_expands",
-        "Times that a replica came in sync with its leader here.",
+        "ISR changes by leaders on this broker that added a replica.",
         sum(p.isr_changes.expands for p in partitions),
     )
     yield CounterMetricFamily(
         "headrace_committed_records_lost",
-        "Committed records that this broker cut off to be like its leaders, after unclean elections.",
+        "Committed records that this broker truncated to match a new leader, after unclean elections.",
         sum(p.followed_log.records_lost for p in partitions),
     )
     yield CounterMetricFamily(
-        "headrace_scrubbed_bytes", "Bytes that were read to see whether they are still right.", scrub.bytes_read
+        "headrace_scrubbed_bytes", "Bytes read from disk to verify their checksums.", scrub.bytes_read
     )
     yield CounterMetricFamily(
-        "headrace_damages", "Batches that were found damaged on disk, one for each partition and look.", scrub.damages
+        "headrace_damages", "Corrupt batches found on disk, at most one for each check of a partition.", scrub.damages
     )
     lag = GaugeMetricFamily(
         "headrace_replica_lag",
-        "Records that a replica has still to get from its leader here; absent until it has asked for some.",
+        "Records that a replica has not fetched yet from its leader here; absent until its first fetch.",
         labels=["topic", "partition", "broker"],
     )
     for partition in led:

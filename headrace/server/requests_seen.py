@@ -1,4 +1,4 @@
-"""Counts and latencies of requests by API, kept as plain integers so that noting one costs well under a microsecond.
+"""Counts and latencies of requests by API, kept as plain integers so that recording one takes well under a microsecond.
 
 Read by `server.metrics` at scrape time.
 """
@@ -12,7 +12,7 @@ BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 
 
 class Latencies:
-    """A histogram: how many fell at or below each bound (not cumulated), and their sum."""
+    """A histogram: the count of each bucket (not cumulative), and the sum."""
 
     __slots__ = ("counts", "total_s")
 
@@ -25,7 +25,7 @@ class Latencies:
         self.total_s += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulated, as Prometheus wants them."""
+        """Cumulative, as Prometheus expects."""
         found, running = [], 0
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             running += count

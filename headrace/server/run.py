@@ -33,12 +33,12 @@ class ServeOptions(Struct, frozen=True):
     zookeeper: str | None = None
     broker_id: int | None = None
     rack: str | None = None
-    host_name: str | None = None  # of this machine: the rack of a broker in a cluster that is told no other
+    host_name: str | None = None  # of this machine: the default rack of a broker in a cluster
 
 
 def run(options: ServeOptions) -> int:
-    """Runs until told to stop; the exit status. Raises Failure for what the user can mend."""
-    gc.freeze()  # modules live as long as the process: no collection needs to look at them
+    """Runs until it is stopped; returns the exit status. Raises Failure for errors that the user can fix."""
+    gc.freeze()  # modules live as long as the process, so the garbage collector can skip them
     gc.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     world = real_world()
@@ -48,9 +48,9 @@ def run(options: ServeOptions) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(world, options, config))
-    except OSError as error:  # a disk that is full or broken, mostly
+    except OSError as error:  # usually a full or broken disk
         where = f" ({error.filename})" if error.filename else ""
-        raise Failure(f"the broker with its data in {options.data} had to stop: {error.strerror}{where}") from error
+        raise Failure(f"the broker with its data in {options.data} stopped: {error.strerror}{where}") from error
     return 0
 
 
@@ -72,14 +72,14 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # it may wait for ZooKeeper for as long as that is away
+    if not starting.done():  # start-up waits for ZooKeeper as long as that is unavailable
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         logger.info("stopped before the broker was ready")
         return
     starting.result()
     gc.collect()
-    gc.freeze()  # and so does what start-up built
+    gc.freeze()  # so do the objects that start-up created
     host, port = broker.address
     logger.info("headrace is ready on %s:%d, data in %s", host, port, options.data)
     if broker.metrics_port is not None and options.metrics is not None:
@@ -90,7 +90,7 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
     if error is None:
         logger.info("stopping")
     else:
-        logger.error("stopping, because a part of the broker failed: %s", error)
+        logger.error("stopping, because a component of the broker failed: %s", error)
     failed.cancel()
     stopping.cancel()
     await broker.stop()
@@ -100,7 +100,7 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
 
 
 def _with_options(config: BrokerConfig, options: ServeOptions) -> BrokerConfig:
-    """What the command line says goes before what the file says."""
+    """Options of the command line override the file."""
     if options.zookeeper is not None:
         config = replace(config, zookeeper_connect=options.zookeeper)
     if options.broker_id is not None:
@@ -116,7 +116,7 @@ def _store_of_cluster(config: BrokerConfig, world: World) -> OpenStore | None:
     if hosts is None:
         return None
 
-    from headrace.cluster.zookeeper import ZooKeeperStore  # a broker that stands alone never loads kazoo
+    from headrace.cluster.zookeeper import ZooKeeperStore  # a single broker never loads kazoo
 
     async def open_store() -> Store:
         store = ZooKeeperStore(hosts, config.zookeeper_session_timeout_ms / 1000, world.clock)
@@ -127,7 +127,7 @@ def _store_of_cluster(config: BrokerConfig, world: World) -> OpenStore | None:
 
 
 def _allow_many_files() -> None:
-    """As many open files as the system lets us have: sockets and segments."""
+    """Raise the limit of open files (sockets and segments) to the system's hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,7 +1,7 @@
-"""A few large buffers that connections borrow for large frames and give back with their memory warm.
+"""A pool of large buffers that connections borrow for large frames, and return with their memory already paged in.
 
-Owned by the listener, used by its connections. One is made only when a large frame comes and none is free, up to a
-fixed number: a start does not wait for memory to be cleared, and a broker of small requests never holds any.
+Owned by the listener, used by its connections. A buffer is allocated only when a large frame arrives and none is free,
+up to a fixed number: start-up does not wait for memory to be zeroed, and a broker with small requests allocates none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class SpareBuffers:
         self._unmade = most
 
     def borrow(self) -> bytearray | None:
-        """None when as many as there may be are out."""
+        """A buffer, or None if all are in use."""
         if self.free:
             return self.free.pop()
         if not self._unmade:

@@ -1,6 +1,6 @@
-"""Transactions for the metrics endpoint: how many are in which state, how old the oldest is, and whom they hold up.
+"""Transactions for the metrics endpoint: how many in each state, the age of the oldest, and the readers they block.
 
-A transaction that hangs shows in the third: a partition holds up its readers, and no coordinator has one open.
+The last one shows hanging transactions: a partition blocks its readers although no coordinator has a transaction open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.world.clock import Clock
 
 def transaction_metrics(transactions: TransactionCoordinator, host: ReplicaHost, clock: Clock) -> Iterator[Metric]:
     known = list(transactions.transactions())
-    states = GaugeMetricFamily("headrace_transactions", "Transactional ids by the state of theirs.", labels=["state"])
+    states = GaugeMetricFamily("headrace_transactions", "Transactional ids by state.", labels=["state"])
     for state, count in Counter(transaction.state for transaction in known).items():
         states.add_metric([state.value], count)
     yield states
@@ -27,7 +27,7 @@ def transaction_metrics(transactions: TransactionCoordinator, host: ReplicaHost,
     yield GaugeMetricFamily("headrace_oldest_transaction_seconds", "Age of the oldest open transaction.", oldest_s)
     held = GaugeMetricFamily(
         "headrace_unstable_offsets",
-        "Offsets that readers of committed records do not get yet, where there are some.",
+        "Offsets that read_committed consumers cannot read yet, for partitions that have some.",
         labels=["topic", "partition"],
     )
     for partition in host.partitions():

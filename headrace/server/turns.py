@@ -1,10 +1,9 @@
-"""Replies leave at the end of the event loop's turn: those of all connections whose requests it found, one by one.
+"""Sends replies at the end of an event loop iteration, for all connections whose requests were read in it.
 
-The first of them wakes a client that sleeps, which takes the kernel longer than everything else about a small request;
-the clients of the others are awake by then, for they often share its process or its core. Ten clients with small
-requests get half as much again out of a broker that way. A client that was also the last to be answered is probably
-alone: its reply need not wait for others, and leaves at once; and if it was a brief one, the loop stays awake for the
-next (vigil.py).
+The first reply to a sleeping client wakes that client, which takes the kernel longer than all other work for a small
+request; the other clients are awake by then, because they often share its process or core. With ten clients that send
+small requests, this increases throughput by half. If the same client was the last to be answered as well, it is
+probably alone: its reply is sent immediately, and if it was brief, the loop polls for the next request (vigil.py).
 
 Owned by the listener; called by its connections.
 """
@@ -19,12 +18,12 @@ from headrace.server.vigil import Vigil
 
 logger = logging.getLogger(__name__)
 
-_TOGETHER = 8  # connections whose replies leave together: more of them have left the processor's caches by then
+_TOGETHER = 8  # connections whose replies are sent together: with more, the first are no longer in the CPU caches
 
 
 class Sender(Protocol):
     def flush(self) -> None:
-        """Send what there is to send."""
+        """Send all pending replies."""
         ...
 
 
@@ -37,8 +36,8 @@ class Turns:
         self._last: Sender | None = None
 
     def owes(self, sender: Sender, *, brief: bool = False) -> None:
-        """`sender` has replies that leave at the end of this turn, at the latest. A `brief` one is all that a client
-        waits for which sends little at a time."""
+        """`sender` has replies, to be sent at the end of this turn at the latest. `brief`: this reply is all that the
+        client waits for, and the client sends small requests."""
         owing = self._owing
         if sender is self._last and not owing:
             _flush(sender)
@@ -61,5 +60,5 @@ class Turns:
 def _flush(sender: Sender) -> None:
     try:
         sender.flush()
-    except Exception:  # the trouble of one connection is not that of the others
-        logger.exception("replies could not be sent")
+    except Exception:  # an error of one connection must not affect the others
+        logger.exception("replies could not be sent to a client")

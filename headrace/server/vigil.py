@@ -1,27 +1,27 @@
-"""How long the event loop looks for the next request before it sleeps.
+"""Busy polling: how long the event loop polls for the next request before it sleeps.
 
-A client that sends one small request, waits for the answer and sends the next has the broker fall asleep in between,
-and waking it takes the kernel longer than all that the broker does for the request: on a virtual machine half of the
-round trip. So after such an answer the loop goes on looking for a moment, as long as that pays and harms nobody:
+With a client that sends one small request at a time, the broker would sleep between two requests, and waking it takes
+the kernel longer than all work for the request: half of the round trip on a virtual machine. So after such a reply the
+loop polls for a moment, as long as that helps and harms no other process:
 
-- Between two looks it gives way to whoever waits for the same processor: that may be the very client whose request it
-  looks for, and who would otherwise get to send it only when the watch is over.
-- A watch in which nothing comes is not kept again at once, but after 1 answer, then 3, then 7, up to 63.
-- Who looks, and finds that much time has passed since the last look, was taken off the processor for others. Who polls
-  has used up its share when a request comes, and waits longest then; so it rests, for a hundredth of a second at first
-  and for a second when that happens again and again.
+- Between two polls it yields the CPU: another process may be waiting for it, perhaps the very client whose request is
+  expected and which otherwise could not send it until the polling ends.
+- After a watch (one period of polling) without a request, the next 1, then 3, then 7, up to 63 replies start none.
+- If much time passed between two polls, the kernel gave the CPU to others. A process that polls has used up its time
+  slice when a request arrives, and then waits longest. So polling pauses, first for a hundredth of a second, and up to
+  a second if that happens repeatedly.
 
-Owned by the listener, whose turns tell of answers. Only for a loop on real time: a simulated one stands still while it
-looks.
+Owned by the listener, whose turns report replies. Only for a loop in real time: simulated time does not advance during
+polling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-_LOST_S = 0.000_3  # between two looks: somebody else was on the processor
+_LOST_S = 0.000_3  # between two polls: another process had the CPU
 _REST_S, _LONGEST_REST_S = 0.01, 1.0
-_ENOUGH = 100  # watches that paid: nobody else wants the processor now
+_ENOUGH = 100  # successful watches: no other process needs the CPU now
 _MOST_PASSED = 63
 
 
@@ -47,12 +47,12 @@ class Vigil:
         self._looked_s = 0.0
         self._rest_s = _REST_S
         self._rests_until_s = 0.0
-        self._paid = 0  # watches, since the processor was last lost
-        self._pass = 0  # answers to let go by
-        self._passed_by = 0  # after the last watch
+        self._paid = 0  # successful watches since the CPU was last lost
+        self._pass = 0  # replies after which no watch starts
+        self._passed_by = 0  # how many were skipped after the last watch
 
     def answered(self) -> None:
-        """The next request may come in a moment."""
+        """A reply was sent, and the next request may come soon."""
         now_s = self._monotonic()
         if self._watching:
             self._passed_by = 0
@@ -71,7 +71,7 @@ class Vigil:
         self._until_s = now_s + self._watch_s
 
     def _look(self) -> None:
-        """Called in every turn of the loop, each of which looks for requests."""
+        """Called in every turn of the loop; each turn polls for requests."""
         now_s = self._monotonic()
         if now_s - self._looked_s > _LOST_S:
             self._watching = False
