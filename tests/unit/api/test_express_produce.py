@@ -122,7 +122,9 @@ class Room:
                 number: (producer.epoch, producer.next_sequence) for number, producer in log.producers.producers.items()
             }
             counted = (partition.messages_in, partition.bytes_in, partition.high_watermark)
-            found[name] = (bytes(data), producers, counted, dict(partition._refusals.by_producer))
+            leader = partition._leader
+            refused = {} if leader is None else dict(leader.refusals.by_producer)
+            found[name] = (bytes(data), producers, counted, refused)
         return found
 
 
