@@ -95,8 +95,9 @@ cdef class LogTail:
     cdef public int64_t start_offset, end_offset, bytes_since_checkpoint, now_ms, newest_offset, newest_position, cuts
     cdef public bint changed, followed, hears_all
     cdef public tuple segments
-    cdef public object config, offline, producers, epochs, committed_offset, lock, newest, grown
+    cdef public object config, offline, producers, epochs, committed_offset, lock, newest, log
     cdef object _headroom
+    cdef set _unsynced
 
     # What `config` says, and that it is `config` that says so.
     cdef object _read_config
@@ -104,7 +105,7 @@ cdef class LogTail:
     cdef int64_t _max_message_bytes, _after_max_ms, _before_max_ms, _segment_bytes, _segment_ms, _segment_index_bytes
 
     def __init__(self, tuple segments, int64_t start_offset, int64_t end_offset, config, epochs, producers, headroom,
-                 int64_t now_ms):
+                 int64_t now_ms, set unsynced, log):
         self.segments = segments
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -115,7 +116,8 @@ cdef class LogTail:
         self.now_ms = now_ms
         self.newest_offset = self.newest_position = -1
         self.lock = threading.RLock()
-        self.grown = int
+        self._unsynced = unsynced
+        self.log = log
 
     cdef _read(self):
         config = self.config
@@ -202,6 +204,10 @@ cdef class LogTail:
             or (segment._index is not None and 8 * len(segment._index.offsets) >= self._segment_index_bytes)
         )
 
+    def grown(self):
+        """There is something in the log that is not synced."""
+        self._unsynced.add(self.log)
+
     def write(self, SegmentTail segment not None, records):
         """Put what is stamped into the active segment's file. OSError, and the file is as before, if that fails."""
         self._put(segment, records, len(records))
@@ -218,7 +224,7 @@ cdef class LogTail:
         self.followed = False
         self.bytes_since_checkpoint += size
         self.changed = True
-        self.grown()
+        self._unsynced.add(self.log)
 
 
 cdef class TailView:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.log import failing
 from headrace.log.appended import Appended
@@ -64,8 +63,8 @@ class SegmentTail:
 
 class LogTail:
     __slots__ = (
-        "_headroom", "bytes_since_checkpoint", "changed", "committed_offset", "config", "cuts", "end_offset", "epochs",
-        "followed", "grown", "hears_all", "lock", "newest", "newest_offset", "newest_position", "now_ms", "offline",
+        "_headroom", "_unsynced", "bytes_since_checkpoint", "changed", "committed_offset", "config", "cuts",
+        "end_offset", "epochs", "followed", "hears_all", "lock", "log", "newest", "newest_offset", "newest_position", "now_ms", "offline",
         "producers", "segments", "start_offset",
     )  # fmt: skip
 
@@ -79,7 +78,10 @@ class LogTail:
         producers: ProducerStates,
         headroom: Headroom | None,
         now_ms: int,
+        unsynced: set[Any],
+        log: object,
     ) -> None:
+        """`log` is put into `unsynced` by every write."""
         self.segments = segments
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -98,7 +100,8 @@ class LogTail:
         self.newest_offset = -1  # where it begins, in the log and in the segment's file
         self.newest_position = -1
         self.lock = threading.RLock()  # of the segments and the end: held for moments, as every append takes it
-        self.grown: Callable[[], object] = int  # called after each write; whoever builds the log puts it here
+        self.log = log
+        self._unsynced = unsynced
         self._headroom = headroom
 
     def append_usual(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended | None:
@@ -116,6 +119,10 @@ class LogTail:
             or (index is not None and 8 * len(index.offsets) >= config.segment_index_bytes)
         )
 
+    def grown(self) -> None:
+        """There is something in the log that is not synced."""
+        self._unsynced.add(self.log)
+
     def write(self, segment: SegmentTail, records: memoryview) -> None:
         """Put what is stamped into the active segment's file. OSError, and the file is as before, if that fails."""
         with segment.file as file:
@@ -129,7 +136,7 @@ class LogTail:
         self.followed = False
         self.bytes_since_checkpoint += len(records)
         self.changed = True
-        self.grown()
+        self._unsynced.add(self.log)
 
 
 class TailView:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from headrace.log.files import PooledFile
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.segment import INDEX_SUFFIXES, Segment, Shelf
+from headrace.log.states import LogStates
 
 
 class DoomedFiles:
-    __slots__ = ("_folder", "_shelf", "_suffixes", "_waiting")
+    __slots__ = ("_folder", "_shelf", "_states", "_waiting")
 
-    def __init__(self, shelf: Shelf, folder: PartitionFolder, suffixes: tuple[str, ...]) -> None:
-        """`suffixes` are those of derived states' files."""
+    def __init__(self, shelf: Shelf, folder: PartitionFolder, states: LogStates) -> None:
         self._shelf = shelf
         self._folder = folder
-        self._suffixes = suffixes
-        self._waiting: list[tuple[int, int, PooledFile]] = []
+        self._states = states
+        self._waiting: tuple[tuple[int, int, PooledFile], ...] = ()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -33,14 +33,13 @@ class DoomedFiles:
         what derived states know of it stays."""
         self._shelf.indexes.forget(segment)
         segment.file.rename(segment.file.path.with_name(segment.file.path.name + ".deleted"))
-        self._waiting.append((due_ms, segment.base_offset, segment.file))
-        self._folder.remove(segment.base_offset, INDEX_SUFFIXES if replaced else (*INDEX_SUFFIXES, *self._suffixes))
+        self._waiting += ((due_ms, segment.base_offset, segment.file),)
+        of_states = () if replaced else self._states.suffixes()
+        self._folder.remove(segment.base_offset, (*INDEX_SUFFIXES, *of_states))
 
     def purge(self, now_ms: int) -> None:
-        waiting, self._waiting = self._waiting, []
-        for due_ms, base_offset, file in waiting:
+        for due_ms, _, file in self._waiting:
             if due_ms <= now_ms:
                 file.close()
                 self._shelf.disk.remove(file.path)
-            else:
-                self._waiting.append((due_ms, base_offset, file))
+        self._waiting = tuple(waiting for waiting in self._waiting if waiting[0] > now_ms)

@@ -16,7 +16,6 @@ import errno
 import uuid
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 
 from headrace.log import identity, recovery, timestamps
@@ -46,7 +45,7 @@ class PartitionLog(TailView):
     # Python keeps the values of up to 30 attributes beside an object, and makes a table for each object that has more:
     # another 1.3 KB per log, and slower to find one's way in.
     __slots__ = (
-        "_appending", "_doomed", "_durability", "_folder", "_rolling", "_shelf", "_states", "_thinned", "_trimming",
+        "_appending", "_doomed", "_durability", "_folder", "_next_trim_ms", "_rolling", "_shelf", "_states", "_thinned",
         "aborted_txns", "closed_cleanly", "internal", "scanned_bytes",
     )  # fmt: skip
 
@@ -59,19 +58,18 @@ class PartitionLog(TailView):
         producers = states.snapshots.states
         tail = self.tail = LogTail(
             tuple(loaded.segments), loaded.start_offset, loaded.end_offset, config, states.epochs, producers,
-            shelf.headroom, now_ms,
+            shelf.headroom, now_ms, unsynced, self,
         )  # fmt: skip
         tail.offline = loaded.damage
         tail.changed = loaded.scanned_bytes > 0
-        tail.grown = partial(unsynced.add, self)
         tail.hears_all = states.hears_all
         self._shelf = shelf
-        self._doomed = DoomedFiles(shelf, folder, states.suffixes())
+        self._doomed = DoomedFiles(shelf, folder, states)
         synced = loaded.end_offset if loaded.clean else folder.checkpoint.recovery_point
         durability = self._durability = Durability(tail, folder, states, synced, unsynced, self)
         self._rolling = Rolling(shelf, tail, folder, durability)
         self._appending = Appending(tail, states, self._rolling, shelf.headroom, folder.directory.name)
-        self._trimming = Trimming(tail, folder, states, durability, self._rolling, self._doomed)
+        self._next_trim_ms = 0  # before that nothing can have become too old
         self._thinned = states.thinned
         self.aborted_txns: AbortedTxns = states.aborted_txns
         self.closed_cleanly = False
@@ -130,7 +128,7 @@ class PartitionLog(TailView):
     def reconfigure(self, config: TopicConfig) -> None:
         tail = self.tail
         tail.config = config
-        self._trimming.next_trim_ms = 0
+        self._next_trim_ms = 0
         with tail.lock:
             log = LogOnDisk(
                 self._folder, tail.segments, tail.start_offset, tail.end_offset, tail.end_offset, False, config,
@@ -299,15 +297,22 @@ class PartitionLog(TailView):
 
     def trimming_due(self, now_ms: int) -> bool:
         """Whether `apply_retention` may find something: cheap enough for ten thousand logs every few seconds."""
-        return self._trimming.is_due(now_ms)
+        return now_ms >= self._next_trim_ms or self.tail.config.retention_bytes >= 0
 
     def apply_retention(self, now_ms: int) -> int:
         """Drop segments that are too old, too many or before the start; the number of segments dropped. Blocks."""
-        return self._trimming.apply_retention(now_ms)
+        trimming = self._trimming()
+        dropped = trimming.apply_retention(now_ms)
+        if self.tail.offline is None:
+            self._next_trim_ms = now_ms + trimming.pause_ms()
+        return dropped
 
     def advance_start(self, offset: int) -> None:
         """DeleteRecords: nothing before `offset` is read any more, durably; whole segments before it go. Blocks."""
-        self._trimming.advance_start(offset)
+        self._trimming().advance_start(offset)
+
+    def _trimming(self) -> Trimming:
+        return Trimming(self.tail, self._folder, self._states, self._durability, self._rolling, self._doomed)
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything from `offset` on; blocks."""

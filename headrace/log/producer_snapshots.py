@@ -26,13 +26,13 @@ class ProducerSnapshots(DerivedState):
     def __init__(self) -> None:
         self.states = ProducerStates()
         self.expiry_ms = EXPIRY_MS
-        self._stored: list[int] = []  # the offsets of snapshots
+        self._stored: tuple[int, ...] = ()  # the offsets of snapshots
 
     def load(self, log: LogOnDisk) -> int:
         return self._load_into(self.states, log)
 
     def _load_into(self, states: ProducerStates, log: LogOnDisk) -> int:
-        self._stored = log.named(SUFFIX)
+        self._stored = tuple(log.named(SUFFIX))
         if not log.clean:
             self._remove([offset for offset in self._stored if offset > log.safe_to], log.folder)
         point = log.checkpoint
@@ -84,12 +84,11 @@ class ProducerSnapshots(DerivedState):
         except OSError:
             return
         if offset not in self._stored:
-            self._stored.append(offset)
+            self._stored += (offset,)
 
     def _remove(self, offsets: list[int], folder: PartitionFolder) -> None:
+        self._stored = tuple(stored for stored in self._stored if stored not in offsets)
         for offset in offsets:
-            if offset in self._stored:
-                self._stored.remove(offset)
             folder.disk.remove(segment_path(folder.directory, offset, SUFFIX))
 
 

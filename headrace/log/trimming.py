@@ -1,7 +1,7 @@
 """Making a log shorter from the front: retention and DeleteRecords.
 
-A part of a log. A new start is made durable before the files behind it go, so no crash brings old records back with a
-hole after them. All of it blocks, and holds up no append.
+A part of a log, made anew for each time that it is needed. A new start is made durable before the files behind it go,
+so no crash brings old records back with a hole after them. All of it blocks, and delays no append.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRIM_MS = 60_000
 
 
 class Trimming:
-    __slots__ = ("_doomed", "_durability", "_folder", "_rolling", "_states", "_tail", "next_trim_ms")
+    __slots__ = ("_doomed", "_durability", "_folder", "_rolling", "_states", "_tail")
 
     def __init__(
         self,
@@ -41,7 +41,6 @@ class Trimming:
         self._durability = durability
         self._rolling = rolling
         self._doomed = doomed
-        self.next_trim_ms = 0  # before that nothing can have become too old
 
     def advance_start(self, offset: int) -> None:
         """DeleteRecords: nothing before `offset` is read any more, durably; whole segments before it go."""
@@ -59,10 +58,6 @@ class Trimming:
                 return
             self._durability.sync_up_to(offset)
             self._move_front(offset, sum(segment.base_offset <= offset for segment in tail.segments[1:]))
-
-    def is_due(self, now_ms: int) -> bool:
-        """Whether `apply_retention` may find something: cheap enough for ten thousand logs every few seconds."""
-        return now_ms >= self.next_trim_ms or self._tail.config.retention_bytes >= 0
 
     def apply_retention(self, now_ms: int) -> int:
         """Drop segments that are too old, too many or before the start; the number of segments dropped."""
@@ -82,12 +77,15 @@ class Trimming:
                 self._move_front(max(tail.start_offset, first), count)
             self._doomed.purge(now_ms)
             self._tell_states(now_ms)
-            config = tail.config
-            waits_ms = [_TRIM_MS, config.segment_ms // 2, config.file_delete_delay_ms // 2]
-            if config.retention_ms >= 0:
-                waits_ms.append(config.retention_ms // 2)
-            self.next_trim_ms = now_ms + min(waits_ms)
             return count
+
+    def pause_ms(self) -> int:
+        """After `apply_retention`: for how long nothing else can become too old."""
+        config = self._tail.config
+        waits_ms = [_TRIM_MS, config.segment_ms // 2, config.file_delete_delay_ms // 2]
+        if config.retention_ms >= 0:
+            waits_ms.append(config.retention_ms // 2)
+        return min(waits_ms)
 
     def _droppable(self, now_ms: int) -> int:
         tail = self._tail
