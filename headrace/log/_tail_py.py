@@ -64,8 +64,8 @@ class SegmentTail:
 class LogTail:
     __slots__ = (
         "_headroom", "_unsynced", "bytes_since_checkpoint", "changed", "committed_offset", "config", "cuts",
-        "end_offset", "epochs", "followed", "hears_all", "lock", "log", "newest", "newest_offset", "newest_position", "now_ms", "offline",
-        "producers", "segments", "start_offset",
+        "end_offset", "epochs", "followed", "hears_all", "lock", "log", "newest", "newest_offset", "newest_position",
+        "now_ms", "offline", "producers", "segments", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -88,15 +88,15 @@ class LogTail:
         self.config = config
         self.offline: OSError | None = None
         self.cuts = 0  # truncations since the log was opened
-        self.committed_offset: int | None = None  # the high watermark, once somebody has told
+        self.committed_offset: int | None = None  # the high watermark, as last told by `settle`
         self.bytes_since_checkpoint = 0
         self.epochs = epochs
         self.producers = producers
         self.hears_all = False  # LogStates.hears_all: no append is usual then
         self.now_ms = now_ms  # of the last append
         self.changed = False  # since a checkpoint that says so
-        self.followed = False  # somebody has read exactly what was written last
-        self.newest: bytes | None = None  # that, in the active segment, if somebody follows and it is small
+        self.followed = False  # a reader has read exactly what was written last
+        self.newest: bytes | None = None  # the last write, if it is small and a reader keeps up
         self.newest_offset = -1  # where it begins, in the log and in the segment's file
         self.newest_position = -1
         self.lock = threading.RLock()  # of the segments and the end: held for moments, as every append takes it

@@ -1,4 +1,4 @@
-"""What a client's batch must fulfil before it may enter a log. Called by partition_log.py for every produced batch.
+"""What a client's batch must fulfil before it may enter a log. Called by appending.py for every produced batch.
 
 Only the header is looked at, except where every record counts: on compacted topics, which need keys, and on those that
 refuse what is too old.

@@ -1,4 +1,4 @@
-"""What a partition must know at its start: where it begins, and from where on a crash may have left rubbish.
+"""What a partition needs to know when it is opened: where it begins, and from where on a crash may have left rubbish.
 
 File `checkpoint`, big-endian, three slots of 512 bytes (a disk's sector), each one record of 76 bytes:
 

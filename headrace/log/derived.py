@@ -47,7 +47,7 @@ def news_in(header: BatchHeader, begins_epoch: bool) -> int:
 
 
 class StoredBatch(Struct, gc=False):
-    """One batch that lies in the log. Its bytes are read from the segment when somebody asks for them."""
+    """One batch that lies in the log. Its bytes are read from the segment when they are needed."""
 
     header: BatchHeader
     now_ms: int

@@ -1,4 +1,4 @@
-"""Segments that are no longer part of a log, but whose files may still be read by somebody who asked before.
+"""Segments that are no longer part of a log, but whose files may still be read by a request that began before.
 
 The .log files are named `*.deleted`, stay for file.delete.delay.ms, and are removed by `purge`, or at the next start.
 What lies beside a segment, indexes and files of derived states, goes at once.
@@ -29,7 +29,7 @@ class DoomedFiles:
         return [base_offset for _, base_offset, _ in self._waiting]
 
     def add(self, segment: Segment, due_ms: int, *, replaced: bool = False) -> None:
-        """Take a segment's files away; whoever is reading it may finish. `replaced`: another segment takes its name, so
+        """Take a segment's files away; reads that have begun may finish. `replaced`: another segment takes its name, so
         what derived states know of it stays."""
         self._shelf.indexes.forget(segment)
         segment.file.rename(segment.file.path.with_name(segment.file.path.name + ".deleted"))

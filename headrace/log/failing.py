@@ -1,4 +1,4 @@
-"""What a log does when its disk fails, and what it then tells whoever asks.
+"""What a log does when its disk fails, and the errors that its callers then get.
 
 A full disk refuses one write and nothing else. Any other error takes the log offline until the next start: the kernel
 may have dropped what it could not write, and a second attempt would report success. Used by every part of a log.
@@ -42,7 +42,7 @@ def refusal(tail: LogTail) -> KafkaError:
 
 def cut_back(tail: Any, segment: Any, file: File) -> None:
     """Drop what a failed write has left in the active segment, durably: if a new segment is begun before the next
-    write, nobody looks at this one's end again."""
+    write, the end of this one is not checked again."""
     file.truncate(segment.size)
     try:
         file.sync()

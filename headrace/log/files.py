@@ -1,8 +1,8 @@
 """The log room's open files: a pool that closes those unused for longest, so that 10,000 partitions do not hold 30,000
 descriptors.
 
-Every request uses a file, so a use only leaves a mark. Whoever needs room goes round: a marked file loses its mark and
-is passed over this time, and the first one without is closed.
+Every request uses a file, so a use only sets a mark. To make room the pool goes through its files in order: a marked
+file loses its mark and moves to the end, and the first file without a mark is closed (the clock algorithm).
 
 A `PooledFile` is a name that can be opened. `with pooled as file:` gives the open file and pins it for the block, so
 that no thread closes or renames a file under the hands of another. Closing a file with unsynced pages loses nothing:

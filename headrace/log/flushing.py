@@ -1,14 +1,13 @@
 """The flush of every second: many logs synced together, and which of them get a checkpoint with it.
 
-A thread that syncs one log after the other takes the interpreter's lock back between any two of them, and the event
-loop, which runs for every request, waits for it each time. Here the files of several logs are synced in one call
-(`Disk.sync_files`), and what follows is done for all of them after that.
+A thread that syncs one log after the other takes the interpreter lock back after each of them, and delays the event
+loop, which serves the requests, each time. Here the files of several logs are synced in one call (`Disk.sync_files`),
+and the rest is done for all of them after that.
 
-A checkpoint bounds what is scanned after a crash. It costs a dozen small calls, so a log that takes little gets one
-seldom: when it has gone without for a while, a few of those at a time, or when there is too much to scan in all.
+A checkpoint bounds what is scanned after a crash. It costs a dozen small calls, so a log with little traffic gets one
+rarely: a few of the logs that have waited longest, and more if too much would have to be scanned in all.
 
-Owned by logs.py. A thread of this is the only one that takes the sync lock of a log while it holds another's, so nobody
-waits for it in a circle.
+Owned by logs.py. Only its threads take the sync lock of a log while they hold another's, so there is no deadlock.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ _log = logging.getLogger(__name__)
 CHECKPOINT_S = 10.0  # that long a log goes without one, at the least
 CHECKPOINTS_AT_ONCE = 16
 MOST_SCAN_BYTES = 256 << 20  # of all logs, after a crash
-_PER_STEP = 64  # logs, before a thread may serve others
-_TOGETHER = 16  # logs: who waits for the sync of one waits for all of them
+_PER_STEP = 64  # logs in one turn of a thread
+_TOGETHER = 16  # logs in one call: a client that waits for one of them waits for all
 
 Problems = dict[PartitionLog, OSError]
 
 
 class Flusher:
     def __init__(self, disk: Disk, clock: Clock) -> None:
-        self.unsynced: set[PartitionLog] = set()  # they enter by themselves when they grow, and leave when synced
+        self.unsynced: set[PartitionLog] = set()  # a log adds itself with each write, and a sync removes it
         self._disk = disk
         self._clock = clock
         self._behind: dict[PartitionLog, float] = {}  # without a checkpoint, and since when; the oldest first

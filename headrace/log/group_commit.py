@@ -1,7 +1,7 @@
 """Group commit: one sync per log at a time, shared by everybody who asked before it started.
 
-Called through logs.py for topics with headrace.flush=fsync. Who asks while a sync is under way gets the next one, since
-the running one may have started before his records were written.
+Called through logs.py for topics with headrace.flush=fsync. A request that arrives during a sync waits for the
+next one, because the running one may have started before the records of the request were written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GroupCommit:
                 except OSError as error:
                     if not waiting.done():
                         waiting.set_exception(error)
-                        waiting.exception()  # a waiter that went away leaves nobody to fetch it, which is no mistake
+                        waiting.exception()  # asyncio would log an exception that nobody retrieves
                 else:
                     if not waiting.done():
                         waiting.set_result(None)

@@ -5,9 +5,9 @@ what followers copy of it, is refused while less than the reserve is free. What 
 kept may use the reserve: checkpoints, leader epochs, the state of groups and transactions, ends of transactions, and
 everything that is written at a start and at a stop. Deletions and retention go on, and free the disk.
 
-What holds: between two looks every byte that is admitted is counted, so that a burst cannot run past the reserve; and
-nothing is refused without a look at the disk as it is now. So it heals by itself, with the first write after there is
-room: for the reserve and a little more, lest it refuse and take in turns.
+What holds: between two checks every admitted byte is counted, so that a burst cannot exceed the reserve; and nothing is
+refused without checking the disk at that moment. So records are accepted again with the first write after there is room
+for the reserve and a little more, which avoids alternating between the two.
 """
 
 from __future__ import annotations

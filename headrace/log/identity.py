@@ -1,6 +1,6 @@
-"""Whose folder a partition folder is: its name is `TOPIC-PARTITION`, and a file holds the topic's id.
+"""Which topic a partition folder belongs to: its name is `TOPIC-PARTITION`, and a file holds the topic's id.
 
-A topic that was deleted and made again has the same name and another id, so the id decides whose records these are.
+A topic that was deleted and created again has the same name and another id, so the id decides.
 File `partition.id`, text: `headrace-partition 1`, then `topic_id UUID`. Written once; it is synced with the first
 records, so a folder without it holds nothing that was promised to anybody.
 """

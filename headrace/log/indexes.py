@@ -10,8 +10,9 @@ Files `NNN.index` and `NNN.timeindex`, little-endian, the same shape for both:
 
 A block is appended whenever the log's recovery point moves; `covered` says up to which position of the .log file the
 entries so far are complete. A sealed segment has one block. Validity: a reader takes blocks until one is cut short,
-fails its CRC, or covers less than the one before. Entries that lie behind the log's end are dropped by whoever knows
-it. Nothing here is ever synced: an index that does not cover its segment is made anew from the headers in the .log.
+fails its CRC, or covers less than the one before. Entries that lie behind the log's end are dropped by the caller,
+which knows the end. Nothing here is ever synced: an index that does not cover its segment is made anew from the headers
+in the .log.
 
 Reading: the entry with the largest offset (or the largest timestamp below the wanted one), then batch by batch.
 """

@@ -3,7 +3,7 @@
 Built where the broker is built; `run` lives in the broker's task group and ends by cancellation, `close` follows it.
 Appends and reads go to the logs directly. Here is what takes time: opening, flushing, retention, compaction and
 removal, all of it off the event loop. Partition folders are `TOPIC-PARTITION`; a deleted one is renamed at once to
-`NAME.N.deleted`, so its topic's name is free, and goes when nobody waits for it.
+`NAME.N.deleted`, so that its topic's name is free, and is removed in the background.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Logs:
     async def open(
         self, wanted: Callable[[str], TopicConfig | None], progress: Callable[[int, int], None] | None = None
     ) -> None:
-        """Open every partition folder that is wanted. Unwanted ones are left alone: data is not ours to throw away."""
+        """Open every partition folder that is wanted. Others are left alone: unclaimed data is not deleted."""
         names = sorted(self._disk.list_dir(self.folder))
         for name in names:
             if name.endswith(".deleted"):
@@ -240,7 +240,7 @@ class Logs:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def close(self, broker_epoch: int | None = None) -> None:
-        """A clean stop: everything synced, so that the next start needs no scan, and knows whose epoch that was."""
+        """A clean stop: everything is synced, so that the next start needs no scan. It stores the broker's epoch."""
         await self._commits.drain()
         logs = list(self._logs.values())
         chunks = [logs[at : at + _AT_ONCE] for at in range(0, len(logs), _AT_ONCE)]
@@ -252,7 +252,7 @@ class Logs:
             await self._disk.off_loop(mark_clean, self._disk, self.folder, broker_epoch)
 
     def abandon(self) -> None:
-        """Let go of everything without writing anything more, as if the process had been killed."""
+        """Release everything without writing anything more, as if the process had been killed."""
         for log in self._logs.values():
             log.abandon()
         self._logs.clear()

@@ -2,8 +2,8 @@
 
 `check` comes before the write and changes nothing, `remember` comes after it. A retry finds its first append among the
 five, which is as many as a producer may have in flight. Leader, follower and recovery all come to the same state,
-since it follows from the batch headers and the markers. Who has written nothing for a day (a setting) is forgotten;
-time here is when this broker took the batch, because a producer's own timestamps may be years old.
+since it follows from the batch headers and the markers. A producer that has written nothing for a day (a setting) is
+forgotten; time here is when this broker stored the batch, because a producer's own timestamps may be years old.
 
 A transaction is open in a partition from its first batch there to its marker, and unstable until that is committed.
 `open` is in the order of first offsets. A marker whose epoch is above that of the records fences what is left of them.

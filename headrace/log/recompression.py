@@ -1,5 +1,5 @@
 """Topics that say how their batches are compressed (`compression.type`): others are compressed again before they are
-written. Called by partition_log.py. Most topics keep what the producer sent, and never come here."""
+written. Called by appending.py. Most topics keep what the producer sent, and never come here."""
 
 from __future__ import annotations
 

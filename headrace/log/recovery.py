@@ -3,13 +3,15 @@
 1. Names. Leftovers of unfinished work go (`.tmp`, `.cleaned`, `.deleted`); a compaction whose result is durable
    (`.swap`) is brought to its end; an unfinished restart of the log too.
 2. The checkpoint (checkpoint.py) says where the scan starts. Nothing before its recovery point is looked at.
-3. From there on every batch is read and its CRC checked, segment by segment. The first that is cut short, senseless,
-   out of order or wrong ends the log: it and all that follows it are removed, durably. So does a segment that does not
-   start where the one before it ends: every segment keeps its last batch, if only as a header (cleaning.py).
+3. From there on every batch is read and its CRC checked, segment by segment. The first batch that is incomplete,
+   malformed, out of order or has a wrong CRC ends the log: it and all that follows it are removed, durably. A segment
+   that does not start where the one before it ends is removed, too: every segment keeps its last batch, if only as a
+   header (cleaning.py).
 4. Derived states (derived.py) are loaded, and told of the batches that what they had stored does not cover.
 
-A log that is shorter than its recovery point has lost bytes that were on stable storage. That is not a torn tail but a
-broken disk or a human hand, so such a log stays offline until somebody decides. Runs off the event loop.
+A log that is shorter than its recovery point has lost bytes that were on stable storage. That is no incomplete write:
+the disk is broken, or a person changed the file. Such a log stays offline until an operator decides. Runs off the event
+loop.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class Loaded(Struct):
 
 
 def unborn(shelf: Shelf, directory: Path, topic_id: uuid.UUID, config: TopicConfig, now_ms: int) -> Loaded:
-    """A partition that nobody has written to: nothing of it is on disk before its first record is."""
+    """A partition without records: nothing of it is on disk before its first record."""
     segment = Segment(shelf, directory, 0, 0, config.index_interval_bytes)
     segment.file.absent = True
     segment.file.prepare = partial(identity.make_folder, shelf.disk, directory, topic_id)

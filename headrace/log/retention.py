@@ -1,7 +1,7 @@
 """Which segments may go: by age, by size, and because DeleteRecords passed them. Pure functions over their facts.
 
-Called by partition_log.py. Only a run from the oldest segment on ever goes, so a log never gets holes. The active
-segment may be among them: then it is sealed first and an empty one takes its place.
+Called by trimming.py. Only segments from the oldest on are dropped, without gaps. The active segment may be among them:
+then it is sealed first, and an empty one takes its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Beginning a new segment at the end of a log: when the active one is full or old, or when somebody asks for it.
+"""Beginning a new segment at the end of a log: when the active one is full or old, or on request.
 
 A part of a log, called for every append that is not usual, on the event loop: nothing here waits for the disk.
 """

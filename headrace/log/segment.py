@@ -3,7 +3,7 @@
 The .log file is nothing but whole batches (wire/batches.py), one after the other; what lies behind `size` does not
 count. Only the last segment of a partition, the active one, grows. Its indexes are in memory and its newest batches
 are known one by one (tail.py), so that a reader there needs no lookup on disk. Sealed segments load their indexes when
-somebody asks, and the shelf lets them go again.
+they are needed, and the shelf drops them again.
 
 Whatever may need the disk takes `wait`: without it, `NotCached` says that the answer is not in memory. Called by
 partition_log.py and its neighbours; only the event loop's thread appends.
@@ -230,7 +230,7 @@ class Segment(SegmentTail):
         index, relative_offset = self.index(wait=wait), offset - self.base_offset
         start = index.start_of(relative_offset)
         if start is not None:
-            return start  # no look into the file: that is where the last answer ended, for who reads on
+            return start  # without reading the file: a reader that continues asks for the end of its last answer
         size = self.size
         for position, header in self.headers(index.position_of(relative_offset), size, wait=wait):
             if header.base_offset + header.last_offset_delta >= offset:
