@@ -1,7 +1,8 @@
-"""`make chaos MINUTES=10 SEED=1`: a real cluster under real faults, and the verdict on what its clients saw.
+"""`make chaos MINUTES=10 SEED=1`: a real cluster under real faults, and a verdict on what its clients saw.
 
-Three brokers and a ZooKeeper, each in a network namespace with an address of its own, brokers on ext4 disks whose power
-can be cut. Needs root. Ends with a heal, a full read by fresh clients and the checker: PASSED and 0, or FAILED and 1.
+Three brokers and a ZooKeeper, each in its own network namespace; the brokers have ext4 disks whose power can be cut.
+Needs root. Ends by repairing all faults, reading everything with new clients, and running the checker: prints PASSED
+with exit status 0, or FAILED with 1.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Run:
                 f"writable after a leader's death, all others in sync: median {statistics.median(after_s):.1f} s, "
                 f"longest {max(after_s):.1f} s, of {len(after_s)}"
             )
-        _say(f"clients that began anew: {clients.begun_anew}")
+        _say(f"clients that restarted: {clients.begun_anew}")
         return not (verdict.violations or self._faults.never_writable or hanging)
 
     def _fault(self, what: str) -> None:
@@ -117,18 +118,18 @@ class Run:
         try:
             admin = self._admin()
             return int(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
-        except Exception:  # there is nobody to ask: any broker will do
+        except Exception:  # the controller is unknown: use any broker
             return None
 
     def _in_sync(self) -> str | None:
-        """What is missing."""
+        """What is not in sync yet, or None."""
         try:
             admin = self._admin()
             found = admin.list_topics(timeout=10)
         except Exception as error:
             return str(error)
         if len(found.brokers) < len(BROKERS):
-            return f"only the brokers {sorted(found.brokers)} are there"
+            return f"only the brokers {sorted(found.brokers)} are registered"
         for topic in found.topics.values():
             for partition in topic.partitions.values():
                 if len(partition.isrs) < len(partition.replicas) or len(partition.replicas) < len(BROKERS):
@@ -140,7 +141,7 @@ class Run:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not within {PATIENCE_S:g} s: {what} ({self._in_sync()})")
+                raise TimeoutError(f"timeout after {PATIENCE_S:g} s: {what} ({self._in_sync()})")
             time.sleep(0.2)
 
     def close(self) -> None:
@@ -150,8 +151,8 @@ class Run:
         self._sink.close()
 
     def close_network(self) -> None:
-        """The last thing before the process ends: clients that were given up on still call for their brokers, and
-        without the bridge they would do so on the machine's own network."""
+        """Called last before the process ends: clients that hang still try to connect to their brokers, and without the
+        bridge they would do so on the machine's own network."""
         self._hosts.close()
 
 
@@ -169,11 +170,9 @@ def main() -> None:
     asked = parser.parse_args()
     unknown = set(asked.only) - set(KINDS)
     if unknown:
-        parser.error(f"there is no fault {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+        parser.error(f"unknown fault {', '.join(sorted(unknown))}; the faults are {', '.join(KINDS)}")
     if "clock" in asked.only and faketime() is None:
-        parser.error(
-            "clocks are made wrong by libfaketime, which is not installed (on Debian: apt install libfaketime)"
-        )
+        parser.error("the clock fault needs libfaketime, which is not installed (on Debian: apt install libfaketime)")
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     run = Run(folder, asked.seed, asked.only)
     try:
@@ -196,7 +195,7 @@ def _played(run: Run, folder: Path, minutes: float) -> bool:
         shutil.rmtree(folder)
     else:
         _say(
-            f"the history and the logs are in {folder}; `python -m sim.history {folder}/history.jsonl` judges it again"
+            f"the history and the logs are in {folder}; `python -m sim.history {folder}/history.jsonl` checks it again"
         )
     return passed
 

@@ -1,8 +1,8 @@
-"""What works on a cluster while it suffers: recorded confluent-kafka clients, each in a thread of its own.
+"""The workload of a chaos run: recorded confluent-kafka clients, each in its own thread.
 
-Producers, members of a group and an exactly-once pipe. A client that ends of a fatal error begins anew under the next
-session's name, as a process that is started again; that is no failure of the cluster. The pipe has the settings with
-which the SDK keeps librdkafka from waiting for ever. Threads end when `stop` is set.
+Producers, members of a group and an exactly-once pipe. A client that ends with a fatal error restarts under a new
+session name, like a restarted process; that is not a failure of the cluster. The pipe has the settings with which the
+SDK keeps librdkafka from waiting forever. Threads end when `stop` is set.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Clients:
         self._recorder.happened("pipe", "pipe", details=details)
 
     def finish(self) -> list[str]:
-        """Everything that is under way is brought to its end. Who did not come to it is told, and the call it is in."""
+        """Wait until all clients are done. Reports each client that hangs, and the call it is in."""
         self.stop_sending.set()
         for thread in self._senders:
             thread.join(_DRAIN_S)
@@ -110,7 +110,7 @@ class Clients:
                 while not self.stop_reading.is_set():
                     self._transaction(reader, writer)
             except KafkaException:
-                pass  # a new one begins anew
+                pass  # the next session starts from scratch
             self._recorder.happened(f"{proc}/out", "close")
 
     def _pipe_reader(self, proc: str) -> RecordedConsumer:
@@ -129,10 +129,10 @@ class Clients:
 
 
 def _told(thread: threading.Thread) -> str:
-    """Who hangs, and in which call."""
+    """Which thread hangs, and in which call."""
     frame = sys._current_frames().get(thread.ident or 0)
     calls = [f"{each.name} in {Path(each.filename).name}:{each.lineno}" for each in traceback.extract_stack(frame)[-2:]]
-    return f"{thread.name} hangs: it did not come to an end within {_DRAIN_S:g} s of the heal; " + ", ".join(calls)
+    return f"{thread.name} hangs: it did not end within {_DRAIN_S:g} s of the last repair; " + ", ".join(calls)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""The faults of a chaos run: drawn from the seed, done to real processes, and undone.
+"""The faults of a chaos run: chosen by the seed, applied to real processes, and repaired.
 
-One at a time, for seconds, with quiet times between. What headrace promises bounds them as in the simulation: a machine
-loses writes only while all others have everything, unless topics sync before they acknowledge.
+One fault at a time, for seconds, with pauses between them. As in the simulation they stay within what headrace
+promises: a machine loses writes only while all others are in sync, unless topics sync before they acknowledge.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tests.chaos.probe import seconds_until_writable
 ZOOKEEPER = 100
 
 KINDS = {
-    "kill": "a broker is killed, and started again",
-    "stop": "a broker is stopped cleanly, and started again",
-    "pause": "a broker stands still for up to ten seconds",
+    "kill": "a broker is killed and restarted",
+    "stop": "a broker is stopped cleanly and restarted",
+    "pause": "a broker is suspended for up to ten seconds",
     "split": "two brokers cannot reach each other",
-    "deaf": "one broker hears nothing from another, which hears it",
-    "alone": "a broker's cable is pulled",
+    "deaf": "one broker receives nothing from another, but can send to it",
+    "alone": "a broker is cut off from the network",
     "unseen": "a broker cannot reach ZooKeeper",
     "slow": "a broker's link is slow",
-    "power": "a broker loses power: what was not synced is gone",
+    "power": "a broker loses power: unsynced data is lost",
     "full": "a broker's disk is full",
     "fsync": "every sync of a broker fails with an IO error; it then loses power",
-    "clock": "a broker's wall clock is wrong by up to an hour, and then right again",
-    "keeper-kill": "ZooKeeper is killed, and started again",
-    "keeper-pause": "ZooKeeper stands still",
+    "clock": "a broker's wall clock is wrong by up to an hour, then corrected",
+    "keeper-kill": "ZooKeeper is killed and restarted",
+    "keeper-pause": "ZooKeeper is suspended",
 }
 
 
@@ -60,7 +60,7 @@ class Faults:
         self._kinds = list(kinds)
 
     def one(self, tell: Callable[[str], None]) -> None:
-        """The next fault, from its beginning to its end."""
+        """Apply the next fault and repair it."""
         kind = self._random.choice(self._kinds)
         number = self._random.choice(sorted(self._machines))
         other = self._random.choice([each for each in self._machines if each != number])
@@ -83,7 +83,7 @@ class Faults:
             self.supervise()
 
     def supervise(self) -> None:
-        """Start what is not running."""
+        """Start the processes that are not running."""
         for machine in self._machines.values():
             if machine.died:
                 machine.forget()
@@ -94,7 +94,7 @@ class Faults:
     def _kill(self, machine: Machine, other: int, lasts_s: float) -> None:
         leader = self._leader_of(PROBE)
         victim = self._machines.get(leader or -1, machine)
-        all_there = self._in_sync()  # else a write may have to wait for those who come back from an earlier fault
+        all_there = self._in_sync()  # else a write may wait for replicas that recover from an earlier fault
         victim.kill()
         took = seconds_until_writable([each.place for each in self._machines.values() if each is not victim], PROBE)
         if took is None:

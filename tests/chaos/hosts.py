@@ -1,10 +1,10 @@
-"""Hosts of a chaos run: network namespaces on one bridge, each with an address, that can be cut off from each other.
+"""Hosts of a chaos run: network namespaces on one bridge, each with an address, which can be cut off from each other.
 
-Owns the namespaces, the bridge and nothing else of the machine's network; names carry the process id, so runs do not
-meet, and `close` removes everything. Needs root and iproute2.
+Owns the namespaces and the bridge, and nothing else of the machine's network. Names contain the process id, so that
+runs do not interfere, and `close` removes everything. Needs root and iproute2.
 
-A link is cut without anybody being told: the sender gets a wrong hardware address for the other, so its packets go
-nowhere, while what the other sends still arrives. So each direction is cut alone. Clients run outside, on the bridge.
+A link is cut silently and in one direction: the sender gets a wrong hardware address for the other host, so its packets
+are lost, while packets of the other host still arrive. Clients run outside the namespaces, on the bridge.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Hosts:
         return f"{self._net}.{number}"
 
     def inside(self, number: int) -> list[str]:
-        """What to put before a command that is to run on this host."""
+        """The prefix of a command that is to run on this host."""
         return ["nsenter", f"--net=/run/netns/{self._name(number)}"]  # and no mount namespace, as `ip netns exec` would
 
     def _name(self, number: int) -> str:
@@ -68,7 +68,7 @@ class Hosts:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def cut(self, source: int, target: int) -> None:
-        """What `source` sends no longer reaches `target`."""
+        """Packets from `source` no longer reach `target`."""
         self._cut.add((source, target))
         command(
             "ip", "-n", self._name(source), "neigh", "replace", self.address(target), "lladdr", _NOWHERE,
@@ -76,11 +76,11 @@ class Hosts:
         )  # fmt: skip
 
     def isolate(self, number: int) -> None:
-        """The cable is pulled."""
+        """Disconnect the host from the bridge."""
         command("ip", "link", "set", self._port(number), "down")
 
     def slow(self, number: int) -> None:
-        """What this host sends goes out at 512 kbit/s."""
+        """Limit what this host sends to 512 kbit/s."""
         command(
             "tc", "-n", self._name(number), "qdisc", "replace", "dev", "e0", "root", "tbf", "rate", "512kbit",
             "burst", "3200", "latency", "2s",

@@ -1,7 +1,7 @@
-"""Machines of a chaos run: brokers as real processes, each on a host and with a disk of its own.
+"""Machines of a chaos run: brokers as real processes, each on its own host with its own disk.
 
-A broker's disk is an ext4 file system in a file. Its power is cut as ext4 itself offers it: the file system shuts down
-at once, and what was not on stable storage is gone after the next mount. Owns the processes and the mounts; `close`
+A broker's disk is an ext4 file system in a file. Its power is cut with ext4's own shutdown ioctl: the file system stops
+immediately, and what was not on stable storage is gone after the next mount. Owns the processes and the mounts; `close`
 ends and removes them. Called by tests/chaos/__main__.py.
 """
 
@@ -35,7 +35,7 @@ main()
 
 
 def faketime() -> Path | None:
-    """The library that makes wall clocks wrong, where it is installed."""
+    """The library that changes the wall clock, if it is installed."""
     return next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
@@ -97,13 +97,13 @@ class Machine:
             )
 
     def _wrong_clock(self) -> dict[str, str]:
-        """What makes the wall clock that of the file; monotonic time stays right."""
+        """The environment that takes the wall clock from the file; monotonic time is not affected."""
         if self._faketime is None:
             return {}
         return {
             "LD_PRELOAD": str(self._faketime),
             "FAKETIME_TIMESTAMP_FILE": str(self._clock),
-            "FAKETIME_CACHE_DURATION": "1",  # s, until a change is seen; by default 10
+            "FAKETIME_CACHE_DURATION": "1",  # s, after which a change is seen; 10 by default
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
 
@@ -113,7 +113,7 @@ class Machine:
 
     @property
     def died(self) -> bool:
-        """It ended by itself."""
+        """Whether the process ended on its own."""
         return self._process is not None and self._process.poll() is not None
 
     def forget(self) -> None:
@@ -144,7 +144,7 @@ class Machine:
             self._process.send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
     def cut_power(self) -> None:
-        """What was not synced is gone; the machine stays off until `start`."""
+        """Data that was not synced is lost; the machine stays off until `start`."""
         folder = os.open(self._mount, os.O_RDONLY)
         try:
             fcntl.ioctl(folder, _SHUTDOWN, _WITHOUT_FLUSH)
@@ -155,7 +155,7 @@ class Machine:
         self._attach()
 
     def set_clock_off(self, seconds: int) -> None:
-        """Within two seconds the wall clock is wrong by so much. The file is replaced whole: it is read at any time."""
+        """Within two seconds the wall clock is off by that much. The file, read at any time, is replaced atomically."""
         fresh = self._clock.with_suffix(".new")
         fresh.write_text(f"{seconds:+d}\n")
         fresh.rename(self._clock)
@@ -184,7 +184,7 @@ class Machine:
             self._tracer.terminate()
             try:
                 self._tracer.wait(10)
-            except subprocess.TimeoutExpired:  # it waits for a thread that does not stop; its end frees them all
+            except subprocess.TimeoutExpired:  # it waits for a thread that does not stop; killing it ends all
                 self._tracer.kill()
                 self._tracer.wait(10)
             self._tracer = None

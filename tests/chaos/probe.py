@@ -1,7 +1,7 @@
-"""How soon a partition can be written to again: asked of the brokers themselves, several times a second.
+"""How soon a partition is writable again after a kill, measured by requests to the brokers several times a second.
 
-Called by faults.py after a kill. Kafka clients look for a new leader once a second and may lose another one, so they
-would tell of themselves more than of the cluster.
+Called by faults.py after a kill. Kafka clients look for a new leader only once a second and may lose more time, so they
+would measure themselves rather than the cluster.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headrace.wire.messages import Message
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 
-PRODUCE_VERSION, METADATA_VERSION = 9, 9  # which know topics by name
+PRODUCE_VERSION, METADATA_VERSION = 9, 9  # versions that name topics
 _PAUSE_S = 0.1
 _PATIENCE_S = 3.0  # with one broker
 
 
 def seconds_until_writable(brokers: Sequence[Address], topic: str, patience_s: float = 60.0) -> float | None:
-    """How long it takes until its first partition acknowledges a write with acks=all; None if it does not."""
+    """The time until the topic's first partition acknowledges a write with acks=all; None if it does not."""
     start_s = time.monotonic()
     while time.monotonic() - start_s < patience_s:
         for broker in brokers:

@@ -1,8 +1,7 @@
-"""What was sent, what was acknowledged, and whether what can be read agrees with both.
+"""Checks that the records that can be read agree with what was sent and what was acknowledged.
 
-Every record carries its place in its partition's sequence. The rules that a reader's view must obey:
-nothing acknowledged is missing and each is at the offset that the acknowledgement named; records are in the order in
-which they were sent; none is there twice.
+Every record carries its place in its partition's sequence. A reader must see every acknowledged record, at the offset
+of its acknowledgement; the records in the order in which they were sent; and no duplicates.
 """
 
 import itertools
@@ -25,7 +24,7 @@ def place_of(value: bytes | None) -> int:
 
 class Ledger:
     def __init__(self) -> None:
-        self.sent: dict[int, int] = defaultdict(int)  # by partition: how many
+        self.sent: dict[int, int] = defaultdict(int)  # by partition: the number of records
         self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)  # by partition: place -> offset
         self.refused: list[str] = []
 
@@ -41,7 +40,7 @@ class Ledger:
         self.acknowledged[message.partition() or 0][place_of(message.value())] = message.offset() or 0
 
     def check(self, bootstrap: str, topic: str) -> int:
-        """Read everything there is and compare; returns how many records were read."""
+        """Read all records and compare; returns how many were read."""
         found = 0
         for partition in self.sent:
             offsets = read_places(bootstrap, topic, partition)
@@ -66,7 +65,7 @@ def read_places(bootstrap: str, topic: str, partition: int) -> list[tuple[int, i
         found: list[tuple[int, int]] = []
         while len(found) < end:  # nothing removes records here, so there is one at each offset
             messages = consumer.consume(min(READ_AT_ONCE, end - len(found)), 30)
-            assert messages, f"{topic}-{partition}: nothing more to read after {len(found)} of {end} records"
+            assert messages, f"{topic}-{partition}: read only {len(found)} of {end} records"
             for message in messages:
                 assert message.error() is None, f"{topic}-{partition}: {message.error()}"
                 found.append((message.offset() or 0, place_of(message.value())))
@@ -78,8 +77,6 @@ def read_places(bootstrap: str, topic: str, partition: int) -> list[tuple[int, i
 def first_disorder(topic: str, partition: int, offsets: list[tuple[int, int]]) -> str:
     for (before, one), (after, other) in itertools.pairwise(offsets):
         if other <= one:
-            what = "twice or out of order"
-            return (
-                f"{topic}-{partition}: record {other} is there {what}: offset {before} has {one}, {after} has {other}"
-            )
+            what = "a duplicate or out of order"
+            return f"{topic}-{partition}: record {other} is {what}: offset {before} has {one}, {after} has {other}"
     return f"{topic}-{partition}: in order"

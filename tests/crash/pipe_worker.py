@@ -1,4 +1,4 @@
-"""The worker that gets killed: copies one topic to another with the delivery that it is told, until it is stopped.
+"""The worker that is killed: copies one topic to another with the given delivery until it is stopped.
 
 python pipe_worker.py BOOTSTRAP DELIVERY SOURCE TARGET
 """
@@ -41,8 +41,8 @@ def main() -> None:
     while time.monotonic() < give_up_at:
         try:
             copy(*sys.argv[1:5])
-        except SdkError as error:  # the broker was killed under it: begin again, as a supervisor would
-            print(f"again, after: {error}", flush=True)
+        except SdkError as error:  # the broker was killed: restart, as a supervisor would
+            print(f"restarted after: {error}", flush=True)
             time.sleep(0.2)
 
 

@@ -1,8 +1,8 @@
-"""SIGKILL in the middle of heavy produce: what was acknowledged is there, in order, and none twice.
+"""SIGKILL during heavy produce: every acknowledged record is there, in order, and without duplicates.
 
-Each round has a seed, printed with a failure: it decides the load, when the broker dies, and whether it dies once more
-while it recovers. The rounds share one data folder, so every round also recovers what the rounds before it left.
-HEADRACE_KILL_SEED=n repeats one round.
+Each round has a seed, printed with a failure. It determines the load, when the broker is killed, and whether it is
+killed again during recovery. The rounds share one data folder, so every round also recovers the data of the rounds
+before it. HEADRACE_KILL_SEED=n repeats one round.
 """
 
 import os
@@ -37,12 +37,12 @@ def new_producer(bootstrap: str) -> Producer:
         "reconnect.backoff.ms": 10,
         "reconnect.backoff.max.ms": 100,
         "retry.backoff.ms": 20,
-        "log_level": 0,  # that it loses its broker is the point
+        "log_level": 0,  # losing the broker is expected here
     })  # fmt: skip
 
 
 def produce_for(seconds: float, producer: Producer, topic: str, partitions: int, ledger: Ledger) -> None:
-    """As fast as it goes."""
+    """Send as fast as possible."""
     until = time.monotonic() + seconds
     partition = 0
     while time.monotonic() < until:
@@ -53,13 +53,13 @@ def produce_for(seconds: float, producer: Producer, topic: str, partitions: int,
 
 
 def send(producer: Producer, topic: str, value: bytes, ledger: Ledger, partition: int = 0) -> None:
-    """Hand one record to the producer; a full queue is waited out, for the broker is alive and takes it."""
+    """Hand one record to the producer; waits while its queue is full, since the broker is alive and accepts records."""
     give_up_at = time.monotonic() + PATIENCE_S
     while True:
         try:
             producer.produce(topic, value, partition=partition, on_delivery=ledger.delivered)
         except BufferError:
-            assert time.monotonic() < give_up_at, f"the broker has not taken a record for {PATIENCE_S:g} s"
+            assert time.monotonic() < give_up_at, f"the broker has not accepted a record for {PATIENCE_S:g} s"
             producer.poll(0.05)
         else:
             ledger.sent[partition] += 1
@@ -67,21 +67,21 @@ def send(producer: Producer, topic: str, value: bytes, ledger: Ledger, partition
 
 
 def kill_amid_produce(victim: Victim, seed: int) -> tuple[int, float]:
-    """One round; returns the records read and the seconds of the start after the kill."""
+    """One round; returns the records read and the seconds that the restart took."""
     chance = random.Random(seed)
     topic, partitions = f"killed-{seed}-{chance.randrange(1 << 30)}", chance.choice([1, 3, 8])
     admin = AdminClient({"bootstrap.servers": victim.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
     ledger = Ledger()
     producer = new_producer(victim.bootstrap)
-    # The producer runs a thread of its own, so the queue it holds is being sent while the broker is killed.
+    # The producer sends from its own thread, so records are in flight while the broker is killed.
     produce_for(chance.uniform(0.2, 1.5), producer, topic, partitions, ledger)
     victim.kill()
     if chance.random() < 0.3:
         victim.spawn()
         time.sleep(chance.uniform(0, 0.3))
         victim.kill()
-    if chance.random() < 0.3:  # the producer is lost with the broker
+    if chance.random() < 0.3:  # the producer is killed with the broker
         producer.purge()
         producer.flush(30)
         ledger.refused.clear()
@@ -90,7 +90,7 @@ def kill_amid_produce(victim: Victim, seed: int) -> tuple[int, float]:
         start_s = victim.start()
         produce_for(chance.uniform(0.1, 0.5), producer, topic, partitions, ledger)
         assert producer.flush(60) == 0, "records were still waiting a minute after the restart"
-        assert not ledger.refused, f"the producer gave records up: {ledger.refused[:3]}"
+        assert not ledger.refused, f"the producer could not deliver records: {ledger.refused[:3]}"
         assert ledger.acknowledged_count == sum(ledger.sent.values())
     return ledger.check(victim.bootstrap, topic), start_s
 
@@ -113,8 +113,8 @@ def test_acknowledged_records_survive_a_kill_in_order_and_none_twice(
             starts_s.append(start_s)
     assert records > 0
     remark(
-        f"killed {len(starts_s)} times amid produce: {records:,} records read back, none lost, none twice; "
-        f"the start after it took {sum(starts_s) / len(starts_s):.2f} s, at most {max(starts_s):.2f} s"
+        f"killed {len(starts_s)} times during produce: {records:,} records read back, none lost, no duplicates; "
+        f"the restart took {sum(starts_s) / len(starts_s):.2f} s, at most {max(starts_s):.2f} s"
     )
 
 

@@ -1,7 +1,7 @@
-"""A pipe from one topic to another, while broker and worker are killed: it keeps the delivery that it promises.
+"""A pipe from one topic to another, while broker and worker are killed, keeps its delivery guarantee.
 
-Exactly once: the read_committed output holds each input once. At least once: none is missing. At most once: none is
-there twice. The seed of the kills is printed with a failure.
+Exactly once: the read_committed output has each input once. At least once: none is missing. At most once: no
+duplicates. The seed of the kills is printed with a failure.
 """
 
 import random
@@ -62,7 +62,7 @@ def make_topics(bootstrap: str) -> None:
 
 
 class Input:
-    """Writes numbers to the source, a part of them before each kill, so that every kill meets a busy pipe."""
+    """Writes numbers to the source, some before each kill, so that the pipe is busy at every kill."""
 
     def __init__(self, bootstrap: str) -> None:
         self.count = 0
@@ -89,7 +89,7 @@ class Input:
 
 
 class Output:
-    """What a read_committed reader sees of the target; asked again and again while the pipe runs."""
+    """The target as a read_committed consumer sees it; read repeatedly while the pipe runs."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: Counter[bytes] = Counter()
@@ -103,7 +103,7 @@ class Output:
         self._consumer.assign([TopicPartition(TARGET, partition, 0) for partition in range(PARTITIONS)])
 
     def read(self, seconds: float) -> int:
-        """Read on until nothing came for so long; how many there are by now."""
+        """Read until no record has arrived for that long; returns the total so far."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             messages = [message for message in self._consumer.consume(5000, left) if message.error() is None]
@@ -119,7 +119,7 @@ class Output:
 def run_pipe(
     folder: Path, delivery: str, records: int, kills: int, pause_s: tuple[float, float]
 ) -> tuple[Counter[bytes], float]:
-    """Kill broker or worker `kills` times while the pipe runs, then let it finish; what the output holds."""
+    """Kill broker or worker `kills` times while the pipe runs, then let it finish; returns the output."""
     chance = random.Random(SEED)
     began = time.monotonic()
     with Victim(folder) as victim:
@@ -143,9 +143,9 @@ def run_pipe(
                 wanted = 1 if delivery == "at-most-once" else records
                 while len(output.seen) < wanted and time.monotonic() < give_up_at:
                     output.read(1.0)
-                output.read(4.0)  # more may come, and must not
+                output.read(4.0)  # any further record is a duplicate
                 if len(output.seen) < wanted:
-                    print(f"the worker's last words:\n{worker.log_tail()}\nand the broker's:\n{victim.log_tail()}")
+                    print(f"the end of the worker's log:\n{worker.log_tail()}\nand the broker's:\n{victim.log_tail()}")
             finally:
                 output.close()
     return output.seen, time.monotonic() - began
@@ -158,11 +158,11 @@ def test_a_pipe_keeps_its_promise_while_broker_and_worker_are_killed(
     records, kills, pause_s = (1_000_000, 200, (2.0, 5.0)) if soaking else (10_000, 3, (0.8, 1.8))
     seen, took_s = run_pipe(tmp_path, delivery, records, kills, pause_s)
     lost, doubled = records - len(seen), sum(count > 1 for count in seen.values())
-    remark(f"pipe, {delivery}: {records:,} records, {kills} kills, {lost:,} lost, {doubled:,} doubled, {took_s:.0f} s")
+    remark(f"pipe, {delivery}: {records:,} records, {kills} kills, {lost:,} lost, {doubled:,} repeated, {took_s:.0f} s")
     assert set(seen) <= {str(number).encode() for number in range(records)}
     if delivery != "at-most-once":
         assert lost == 0, f"seed {SEED}: {lost} of {records} records are not in the output"
     if delivery != "at-least-once":
         assert doubled == 0, f"seed {SEED}: {doubled} records are in the output more than once"
     if delivery == "at-most-once":
-        assert seen, "nothing came through"
+        assert seen, "the output is empty"

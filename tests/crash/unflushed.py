@@ -1,4 +1,4 @@
-"""How much of a dead broker's log lies behind its recovery points: what the next start has to look through."""
+"""The bytes of a dead broker's log after its recovery points, which the next start has to scan."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ def unflushed_bytes(data: Path) -> int:
 
 
 def behind(folder: Path) -> int:
-    """Bytes of one partition's segments behind its recovery point; all of them if it has none."""
+    """Bytes of one partition's segments after its recovery point; all of them if it has none."""
     checkpoint = folder / NAME
     known = choose(checkpoint.read_bytes()) if checkpoint.exists() else None
     total = 0

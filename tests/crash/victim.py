@@ -1,4 +1,4 @@
-"""The broker that gets killed: a process of its own, always on the same port and the same data."""
+"""The broker that is killed: a separate process, always with the same port and data."""
 
 import signal
 import socket
@@ -34,18 +34,18 @@ class Victim:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> float:
-        """Start, wait until requests are answered, and return the seconds that this took."""
+        """Start and wait until the broker answers requests; returns the seconds that this took."""
         before = time.monotonic()
         self.spawn()
         while not self._answers():
             process = self._process
             if process is None or process.poll() is not None or time.monotonic() - before > PATIENCE_S:
-                raise AssertionError(f"the broker did not come up; the end of its log:\n{self.log_tail()}")
+                raise AssertionError(f"the broker did not start; the end of its log:\n{self.log_tail()}")
             time.sleep(0.01)
         return time.monotonic() - before
 
     def spawn(self) -> None:
-        """Start, and do not wait."""
+        """Start without waiting."""
         command = [str(Path(sys.executable).parent / "headrace"), "serve"]
         command += ["--data", str(self.data), "--listen", self.bootstrap, "--config", str(self._config_path)]
         self._config_path.write_text(self._settings)
