@@ -1,4 +1,4 @@
-"""Which operations a client may perform on a topic, a group or the cluster: all, since headrace has no access control.
+"""Which operations a client may perform on a topic, a group or the cluster: all, since no client is restricted.
 
 Metadata, DescribeCluster, DescribeTopicPartitions and the two APIs that describe groups return them (KIP-430), as a bit
 set with the bit of each operation at its number in `operations.py`. A client that did not request them gets

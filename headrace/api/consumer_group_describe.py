@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe, v0 and v1: a consumer group (KIP-848), its members, and their current and target assignments.
 
 For a classic group or one that does not exist, the error is GROUP_ID_NOT_FOUND; clients then use DescribeGroups. v1
-adds which members use the classic protocol. There is no access control, so the authorized operations, if requested, are
+adds which members use the classic protocol. No client is restricted, so the authorized operations, if requested, are
 all that a group has.
 """
 

@@ -1,7 +1,7 @@
 """DescribeGroups, v0 to v6: a group's state, its members, and their assignments.
 
 Up to v5 a group that does not exist is described as dead; from v6 on it also gets GROUP_ID_NOT_FOUND and a message
-(KIP-1043). There is no access control, so the authorized operations (v3), if requested, are all that a group has.
+(KIP-1043). No client is restricted, so the authorized operations (v3), if requested, are all that a group has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What can be done to what, in Kafka's numbers: operations, the types of resources, and what a request needs.
+"""Operations, types of resources, and which of them a request needs, with Kafka's numbers.
 
-`api/table.py` says what each API needs, `api/gate.py` answers whether a caller may, `api/authorized_operations.py`
-tells clients. The numbers are those of AclOperation and ResourceType in Kafka's protocol.
+`api/table.py` lists what each API needs, `api/gate.py` decides whether a caller may do it, and
+`api/authorized_operations.py` reports it to clients. The numbers are those of AclOperation and ResourceType in Kafka.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ class Need(Struct, frozen=True):
 
 
 Needs = tuple[Need, ...]
-NONE: Needs = ()  # nothing is asked of the caller: ApiVersions, and the handshakes before authentication
+NONE: Needs = ()  # no permission is needed: ApiVersions, and the handshakes before authentication

@@ -1,6 +1,6 @@
-"""The numbers of Kafka's APIs: those that a broker serves here, and those that clients in this project call.
+"""The API keys of Kafka that a headrace broker serves, or that clients in this project use.
 
-The numbers travel in every request header. Members are ints, so they can be passed wherever a number is expected.
+Every request header has the key. Members are ints, so they can be passed wherever a number is expected.
 """
 
 from __future__ import annotations
