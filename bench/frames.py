@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import crc32c
 
-PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+from headrace.wire.api_keys import ApiKey
+
 _BATCH_HEADER_BYTES = 61
 _BATCH_LENGTH_AT, _LAST_OFFSET_DELTA_AT = 8, 23
 
@@ -28,17 +29,17 @@ class Fetched:
 
 
 def api_versions(correlation: int) -> bytes:
-    return _frame(API_VERSIONS, 0, correlation, b"")
+    return _frame(ApiKey.API_VERSIONS, 0, correlation, b"")
 
 
 def metadata(correlation: int, topic: str) -> bytes:
-    return _frame(METADATA, 1, correlation, struct.pack(">i", 1) + _string(topic))
+    return _frame(ApiKey.METADATA, 1, correlation, struct.pack(">i", 1) + _string(topic))
 
 
 def produce(correlation: int, topic: str, partition: int, batch: bytes, acks: int = 1) -> bytes:
     """Produce 7: no transactional id, acks, timeout, then one topic with one partition."""
     head = struct.pack(">hhii", -1, acks, 30_000, 1) + _string(topic)
-    return _frame(PRODUCE, 7, correlation, head + struct.pack(">iii", 1, partition, len(batch)) + batch)
+    return _frame(ApiKey.PRODUCE, 7, correlation, head + struct.pack(">iii", 1, partition, len(batch)) + batch)
 
 
 def produced_bytes(topic: str) -> int:
@@ -57,7 +58,9 @@ def fetch(correlation: int, topic: str, partition: int, offset: int, max_wait_ms
     """Fetch 11 without a session, with the wait and sizes of a stock consumer."""
     head = struct.pack(">iiiibii", -1, max_wait_ms, 1, 50 * 1024 * 1024, 0, 0, -1)
     one = struct.pack(">iiiqqi", 1, partition, -1, offset, -1, 1024 * 1024)
-    return _frame(FETCH, 11, correlation, head + struct.pack(">i", 1) + _string(topic) + one + struct.pack(">ih", 0, 0))
+    return _frame(
+        ApiKey.FETCH, 11, correlation, head + struct.pack(">i", 1) + _string(topic) + one + struct.pack(">ih", 0, 0)
+    )
 
 
 def fetched(response: bytes, topic: str, offset: int) -> Fetched:

@@ -7,11 +7,11 @@ gigabytes costs seconds; each record has a key of 8 bytes and a value of the wan
 from __future__ import annotations
 
 from headrace.client.metadata import Cluster, error_codes
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 
-_PRODUCE, _CREATE_TOPICS = 0, 19
 _LAST_PRODUCE_VERSION_WITH_NAMES = 12
 _BATCH_BYTES = 500_000
 _START_MS = 1_700_000_000_000
@@ -37,7 +37,7 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, value_bytes:
 def create(cluster: Cluster, topic: str, partitions: int) -> None:
     forever = [Message(name="retention.ms", value="-1")]  # the records have old timestamps
     wanted = Message(name=topic, num_partitions=partitions, replication_factor=1, configs=forever)
-    answer = cluster.call(_CREATE_TOPICS, Message(topics=[wanted], timeout_ms=30_000))
+    answer = cluster.call(ApiKey.CREATE_TOPICS, Message(topics=[wanted], timeout_ms=30_000))
     if any(error_codes(answer)):
         raise RuntimeError(f"topic {topic} could not be created: {answer}")
     cluster.leader(topic, 0)
@@ -47,7 +47,7 @@ def _send(cluster: Cluster, topic: str, partition: int, batch: bytes) -> None:
     part = Message(index=partition, records=batch)
     body = Message(acks=1, timeout_ms=30_000, topic_data=[Message(name=topic, partition_data=[part])])
     connection = cluster.connection(cluster.leader(topic, partition))
-    version = min(connection.version_of(_PRODUCE), _LAST_PRODUCE_VERSION_WITH_NAMES)
-    answer = connection.call(_PRODUCE, body, version=version)
+    version = min(connection.version_of(ApiKey.PRODUCE), _LAST_PRODUCE_VERSION_WITH_NAMES)
+    answer = connection.call(ApiKey.PRODUCE, body, version=version)
     if any(error_codes(answer)):
         raise RuntimeError(f"partition {partition} of {topic} accepted no batch: {answer}")

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from headrace.client.metadata import Cluster
 from headrace.model.failure import Failure
 from headrace.spark.pipelines.configuration import SourceSection
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
 Ends = Mapping[tuple[str, int], int]
 
-LIST_OFFSETS = 2
 LATEST = -1
 PATIENCE_S = 10.0
 PLACES = {"earliest": -2, "latest": -1}
@@ -71,7 +71,7 @@ def log_end(cluster: Cluster, topic: str, partition: int) -> int:
         isolation_level=0,
         topics=[Message(name=topic, partitions=[Message(partition_index=partition, timestamp=LATEST)])],
     )
-    answer = cluster.call_leader(topic, partition, LIST_OFFSETS, question).topics[0].partitions[0]
+    answer = cluster.call_leader(topic, partition, ApiKey.LIST_OFFSETS, question).topics[0].partitions[0]
     if answer.error_code != ErrorCode.none:
         raise Failure(f"the end of partition {partition} of topic {topic} cannot be read: error {answer.error_code}")
     return int(answer.offset)

@@ -21,6 +21,7 @@ from headrace.spark.sink.decisions import Decision, decision_of, streams_in
 from headrace.spark.sink.names import Stream
 from headrace.spark.sink.transactions import FENCED, ProducerIdAndEpoch, Transactions
 from headrace.wire import batches, records
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import TRANSACTIONAL
 from headrace.wire.end_markers import EndMarker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -38,7 +39,6 @@ SETTINGS = {
     "min.cleanable.dirty.ratio": "0.05",
 }
 
-_PRODUCE, _FETCH, _LIST_OFFSETS, _CREATE_TOPICS = 0, 1, 2, 19
 _PRODUCE_VERSION, _FETCH_VERSION, _LIST_OFFSETS_VERSION = 9, 11, 2
 _EARLIEST = -2
 _FETCH_BYTES = 4 << 20
@@ -117,7 +117,7 @@ class DecisionLog:
         """Produce a batch, and return its offset."""
         data = Message(name=TOPIC, partition_data=[Message(index=partition, records=batch)])
         body = Message(transactional_id=name, acks=-1, timeout_ms=30_000, topic_data=[data])
-        answer = self._cluster.call_leader(TOPIC, partition, _PRODUCE, body, version=_PRODUCE_VERSION)
+        answer = self._cluster.call_leader(TOPIC, partition, ApiKey.PRODUCE, body, version=_PRODUCE_VERSION)
         result = answer.responses[0].partition_responses[0]
         code = ErrorCode(result.error_code)
         if code is not ErrorCode.none:
@@ -139,7 +139,7 @@ class DecisionLog:
             replication_factor=replicas,
             configs=[Message(name=name, value=value) for name, value in SETTINGS.items()],
         )
-        answer = self._cluster.call(_CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000))
+        answer = self._cluster.call(ApiKey.CREATE_TOPICS, Message(topics=[topic], timeout_ms=30_000))
         for made in answer.topics:
             if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
                 code = ErrorCode(made.error_code)
@@ -183,14 +183,14 @@ class DecisionLog:
     def _fetch(self, partition: int, offset: int) -> Message:
         asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
         body = Message(min_bytes=0, max_bytes=_FETCH_BYTES, topics=[Message(topic=TOPIC, partitions=[asked])])
-        answer = self._cluster.call_leader(TOPIC, partition, _FETCH, body, version=_FETCH_VERSION)
+        answer = self._cluster.call_leader(TOPIC, partition, ApiKey.FETCH, body, version=_FETCH_VERSION)
         found: Message = answer.responses[0].partitions[0]
         return found
 
     def _earliest(self, partition: int) -> int:
         asked = Message(partition_index=partition, timestamp=_EARLIEST)
         body = Message(replica_id=-1, topics=[Message(name=TOPIC, partitions=[asked])])
-        answer = self._cluster.call_leader(TOPIC, partition, _LIST_OFFSETS, body, version=_LIST_OFFSETS_VERSION)
+        answer = self._cluster.call_leader(TOPIC, partition, ApiKey.LIST_OFFSETS, body, version=_LIST_OFFSETS_VERSION)
         return int(answer.topics[0].partitions[0].offset)
 
 

@@ -22,11 +22,12 @@ from headrace.model.failure import Failure
 from headrace.model.topic_partition import TopicPartition
 from headrace.spark.sink.options import SinkOptions
 from headrace.spark.sink.transactions import ProducerIdAndEpoch, Transactions
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
 
-_PRODUCE, _VERSION = 0, 9
+_VERSION = 9
 _ON_THEIR_WAY = 5  # a broker remembers this many batches of a producer
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 _STORED = {ErrorCode.none, ErrorCode.duplicate_sequence_number}
@@ -116,7 +117,7 @@ class Sender:
             self._settle()
             return
         try:
-            self._lane.connection(leader).send(_PRODUCE, self._request(batches), version=_VERSION)
+            self._lane.connection(leader).send(ApiKey.PRODUCE, self._request(batches), version=_VERSION)
         except ConnectionLost:
             self._lose(leader, batches)
             self._settle()
@@ -219,7 +220,7 @@ class Sender:
         for leader, batches in by_leader.items():
             try:
                 connection = self._lane.connection(leader)
-                answer = connection.call(_PRODUCE, self._request(batches), self._patience_s(), version=_VERSION)
+                answer = connection.call(ApiKey.PRODUCE, self._request(batches), self._patience_s(), version=_VERSION)
             except ConnectionLost as error:
                 lost = error
                 self._again += batches

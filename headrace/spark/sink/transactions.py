@@ -15,12 +15,13 @@ from typing import NamedTuple
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.metadata import MOVED, Cluster
 from headrace.model.failure import Failure
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
 
-_INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN, _DESCRIBE, _LIST = 22, 24, 26, 65, 66
-_INIT_VERSION, _ADD_VERSION, _END_VERSION = 4, 3, 3
+_INIT_VERSION = 4
+_VERSIONS: dict[int, int] = {ApiKey.INIT_PRODUCER_ID: _INIT_VERSION, ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.END_TXN: 3}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 _OPEN_STATE = "Ongoing"
 _WAIT = MOVED | {ErrorCode.concurrent_transactions}
@@ -54,7 +55,9 @@ class Transactions:
     def begin(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
         """InitProducerId: fences earlier producers with this id; their open transaction is aborted when this
         returns."""
-        answer = self._until_settled(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, timeout_ms))
+        answer = self._until_settled(
+            transactional_id, ApiKey.INIT_PRODUCER_ID, _beginning(transactional_id, timeout_ms)
+        )
         if answer.error_code == ErrorCode.invalid_transaction_timeout:
             raise Failure(
                 f"the brokers do not allow transactions of {timeout_ms} ms: lower kafka.transaction.timeout.ms, or "
@@ -65,13 +68,15 @@ class Transactions:
 
     def begin_without(self) -> ProducerIdAndEpoch:
         """InitProducerId for an idempotent producer without transactions."""
-        answer = self._cluster.call(_INIT_PRODUCER_ID, _beginning(None, 60_000))
+        answer = self._cluster.call(ApiKey.INIT_PRODUCER_ID, _beginning(None, 60_000))
         _check(answer.error_code, "no broker assigns a producer id")
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     def fence(self, transactional_id: str) -> None:
         """Abort the open transaction of this id and fence its producer. Markers may be written a little later."""
-        answer = self._ask(transactional_id, _INIT_PRODUCER_ID, _beginning(transactional_id, 60_000), _INIT_VERSION)
+        answer = self._ask(
+            transactional_id, ApiKey.INIT_PRODUCER_ID, _beginning(transactional_id, 60_000), _INIT_VERSION
+        )
         if answer.error_code != ErrorCode.concurrent_transactions:  # the abort is in progress
             _check(answer.error_code, f"the transaction {transactional_id} cannot be aborted")
 
@@ -86,7 +91,7 @@ class Transactions:
             v3_and_below_producer_epoch=producer.epoch,
             v3_and_below_topics=[Message(name=name, partitions=found) for name, found in topics.items()],
         )
-        answer = self._until_settled(transactional_id, _ADD_PARTITIONS, body)
+        answer = self._until_settled(transactional_id, ApiKey.ADD_PARTITIONS_TO_TXN, body)
         for topic in answer.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 _check(
@@ -102,10 +107,12 @@ class Transactions:
             producer_epoch=producer.epoch,
             committed=commit,
         )
-        return ErrorCode(self._until_settled(transactional_id, _END_TXN, body).error_code)
+        return ErrorCode(self._until_settled(transactional_id, ApiKey.END_TXN, body).error_code)
 
     def describe(self, transactional_id: str) -> Described:
-        answer = self._ask(transactional_id, _DESCRIBE, Message(transactional_ids=[transactional_id]), None)
+        answer = self._ask(
+            transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, Message(transactional_ids=[transactional_id]), None
+        )
         (found,) = answer.transaction_states
         if found.error_code == ErrorCode.transactional_id_not_found:
             return Described("", ProducerIdAndEpoch(-1, -1))
@@ -120,7 +127,9 @@ class Transactions:
             for name, address in self._cluster.find_coordinators("transaction", names).items():
                 homes.setdefault(address, []).append(name)
             for address, theirs in homes.items():
-                answer = self._cluster.call_broker(address, _DESCRIBE, Message(transactional_ids=theirs))
+                answer = self._cluster.call_broker(
+                    address, ApiKey.DESCRIBE_TRANSACTIONS, Message(transactional_ids=theirs)
+                )
                 for state in answer.transaction_states:
                     if state.error_code == ErrorCode.none:
                         found[state.transactional_id] = _described(state)
@@ -130,7 +139,7 @@ class Transactions:
         """The transactional ids with this prefix whose transaction is open, on all brokers."""
         found: list[str] = []
         for address in self._cluster.brokers():
-            answer = self._cluster.call_broker(address, _LIST, Message(state_filters=[_OPEN_STATE]))
+            answer = self._cluster.call_broker(address, ApiKey.LIST_TRANSACTIONS, Message(state_filters=[_OPEN_STATE]))
             _check(answer.error_code, f"the broker at {address} cannot list its transactions")
             ids = (str(state.transactional_id) for state in answer.transaction_states)
             found += [each for each in ids if each.startswith(prefix)]
@@ -141,7 +150,7 @@ class Transactions:
 
     def _until_settled(self, transactional_id: str, api_key: int, body: Message) -> Message:
         """Retry until the end of this transaction, or of the one before, is complete in all partitions."""
-        version = {_INIT_PRODUCER_ID: _INIT_VERSION, _ADD_PARTITIONS: _ADD_VERSION, _END_TXN: _END_VERSION}[api_key]
+        version = _VERSIONS[api_key]
         start_s, pause_s = self._clock.monotonic(), _FIRST_PAUSE_S
         while True:
             answer = self._ask(transactional_id, api_key, body, version)

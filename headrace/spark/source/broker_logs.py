@@ -19,10 +19,10 @@ from headrace.model.failure import Failure
 from headrace.model.topic_partition import TopicPartition
 from headrace.spark.source.options import SourceOptions, Subscription
 from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET, Offsets
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 
-_LIST_OFFSETS, _OFFSET_COMMIT, _DESCRIBE_CONFIGS = 2, 8, 32
 _NOT_FOUND = -1
 _TOPIC_RESOURCE = 2
 _IN_USE = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.rebalance_in_progress)
@@ -157,7 +157,7 @@ class BrokerLogs:
             topics=[Message(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
         try:
-            answer = self._cluster.call_broker(leader, _LIST_OFFSETS, body)
+            answer = self._cluster.call_broker(leader, ApiKey.LIST_OFFSETS, body)
         except ConnectionLost as error:
             failed.update(dict.fromkeys(places, str(error)))
             return
@@ -190,7 +190,7 @@ class BrokerLogs:
                 if name in self._topics
             ],
         )
-        answer = self._cluster.call_coordinator("group", group_id, _OFFSET_COMMIT, body)
+        answer = self._cluster.call_coordinator("group", group_id, ApiKey.OFFSET_COMMIT, body)
         for topic in answer.topics:
             for part in topic.partitions:
                 if part.error_code in _IN_USE:
@@ -207,7 +207,7 @@ class BrokerLogs:
         resource = Message(
             resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["message.timestamp.type"]
         )
-        answer = self._cluster.call(_DESCRIBE_CONFIGS, Message(resources=[resource]))
+        answer = self._cluster.call(ApiKey.DESCRIBE_CONFIGS, Message(resources=[resource]))
         return any(
             config.name == "message.timestamp.type" and config.value == "LogAppendTime"
             for result in answer.results

@@ -22,12 +22,12 @@ from headrace.spark.source import data_loss
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET
 from headrace.spark.source.visible import Aborted, whole_batches
+from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import BatchHeader
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import SystemClock
 
-_FETCH, _LIST_OFFSETS = 1, 2
 _LAST_VERSION_WITH_NAMES = 12
 _MAX_WAIT_MS = 500
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
@@ -121,10 +121,10 @@ class RangeFetch:
             isolation_level=int(self._options.read_committed),
             topics=[topic],
         )
-        version = connection.version_of(_FETCH)
+        version = connection.version_of(ApiKey.FETCH)
         if self._topic_id is None:
             version = min(version, _LAST_VERSION_WITH_NAMES)
-        connection.send(_FETCH, body, version=version)
+        connection.send(ApiKey.FETCH, body, version=version)
         self._connection = connection
 
     def _ask_ahead(self) -> None:
@@ -211,5 +211,5 @@ class RangeFetch:
         place = self._wanted.place
         part = Message(partition_index=place.partition, timestamp=which)
         body = Message(replica_id=-1, isolation_level=0, topics=[Message(name=place.topic, partitions=[part])])
-        answer = self._cluster.call_leader(*place, _LIST_OFFSETS, body).topics[0].partitions[0]
+        answer = self._cluster.call_leader(*place, ApiKey.LIST_OFFSETS, body).topics[0].partitions[0]
         return answer.offset if answer.error_code == ErrorCode.none else None
