@@ -34,12 +34,12 @@ Joins = Sequence[tuple[int, int]]  # brokers, each with the epoch of its start t
 
 
 class IsrStore(Protocol):
-    """Where a leader writes who is in sync. The cluster room has it."""
+    """Where a leader stores its ISR. The cluster room implements it."""
 
     def change(self, topic: str, partition: PartitionImage, joins: Joins) -> asyncio.Future[PartitionImage]:
-        """Store this next state if nobody has changed the partition since, and if those who join are still in the same
-        life. The result is what is stored now, whoever wrote it. KafkaError(not_leader_or_follower): another leader or
-        epoch is stored."""
+        """Store this next state if the partition has not been changed since, and if the brokers that join still have
+        the same broker epoch. The result is what is stored now, whoever wrote it. KafkaError(not_leader_or_follower):
+        another leader or epoch is stored."""
         ...
 
 

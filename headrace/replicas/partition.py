@@ -1,8 +1,9 @@
 """One partition on this broker: its role, and those who write to it and read from it.
 
-It is put together from parts that know nothing of it: a committed log (the log, how far it is committed, who waits),
-while it leads a leader role (followers, refused producers), and for the time when it follows a followed log. What
-belongs to all of them is here: who may lead, write and read.
+A partition has a committed log (the log, how far it is committed, who waits for that), a leader role while this broker
+leads it (its followers, rejected producers), and a followed log (what a leader sends). The parts do not know the
+partition: they get what they need of it as callables and small protocols. The rules on who may lead, write and read are
+here.
 
 The role follows from the cluster's state of the partition (`apply`): leader epochs never go back, and neither do
 versions within an epoch. A leader appends, and the others pull from it (follower.py). Records from the last stable
