@@ -75,7 +75,7 @@ class ExpressFetch:
                     size += part.size
                     more = more or part.more
                     committed = partition.committed_log
-                    marks = (committed.high_watermark, committed.last_stable_offset, log.start_offset)
+                    marks = (committed.high_watermark, committed.stable_end(), log.start_offset)
                     answers.append((index, *marks, records))
                     found.read.append((partition, len(records)))
                 found.topics.append((topic, answers))

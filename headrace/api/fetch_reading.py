@@ -207,7 +207,7 @@ def _served(read: PartitionRead[W], partition: Partition, attempt: Attempt[W]) -
     answer = Message(
         partition_index=wanted.index,
         high_watermark=end,
-        last_stable_offset=committed.last_stable_offset,
+        last_stable_offset=committed.stable_end(),
         log_start_offset=start,
         aborted_transactions=_aborted(partition, wanted.offset, read.records) if attempt.stable else None,
         preferred_read_replica=read.preferred,

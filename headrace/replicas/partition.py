@@ -306,7 +306,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.committed_log.last_stable_offset
+        return self.committed_log.stable_end()
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool, stable: bool = False) -> Slice:
         """Committed bytes from `offset` on; KafkaError(offset_out_of_range) outside of what is stored. With `stable`
@@ -316,7 +316,7 @@ class Partition:
         if end < offset <= log.end_offset:
             return EMPTY  # stored, but not yet for readers
         if stable:
-            end = committed_log.last_stable_offset
+            end = committed_log.stable_end()
         return log.read(offset, max_bytes, end, at_least_one=at_least_one, for_consumer=True)
 
     def read_as_replica(self, broker_id: int, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice:
