@@ -39,7 +39,7 @@ def test_a_cluster_comes_up_shows_what_it_keeps_and_goes_down(tmp_path: Path) ->
         tree = headrace("zk", "tree", "--zookeeper", zookeeper[1]).stdout
         assert re.search(r"^  ids\n    1  v0 .*\n    2  v0 ", tree, re.MULTILINE)
         node = headrace("zk", "get", "/brokers/ids/2", "--zookeeper", zookeeper[1]).stdout
-        assert node.startswith("/brokers/ids/2: a broker that is alive")
+        assert node.startswith("/brokers/ids/2: a live broker")
         info = headrace("cluster", "info", "-b", bootstrap[1]).stdout
         assert "rack-2" in info
         process.send_signal(signal.SIGINT)

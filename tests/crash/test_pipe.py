@@ -155,7 +155,7 @@ def run_pipe(
 def test_a_pipe_keeps_its_promise_while_broker_and_worker_are_killed(
     delivery: str, tmp_path: Path, soaking: bool, remark: Callable[[str], None]
 ) -> None:
-    records, kills, pause_s = (1_000_000, 200, (2.0, 5.0)) if soaking else (10_000, 3, (0.8, 1.8))
+    records, kills, pause_s = (1_000_000, 200, (2.0, 5.0)) if soaking else (9_000, 3, (0.8, 1.8))
     seen, took_s = run_pipe(tmp_path, delivery, records, kills, pause_s)
     lost, doubled = records - len(seen), sum(count > 1 for count in seen.values())
     remark(f"pipe, {delivery}: {records:,} records, {kills} kills, {lost:,} lost, {doubled:,} repeated, {took_s:.0f} s")

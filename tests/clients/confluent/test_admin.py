@@ -143,7 +143,7 @@ def test_brokers_and_groups_take_settings_of_their_own(admin: AdminClient, uniqu
     group = ConfigResource(ResourceType.GROUP, unique("group"))
     for resource, name, value in (
         (broker, "background.threads", "9"),
-        (broker, "log.cleaner.backoff.ms", "15001"),
+        (broker, "message.max.bytes", "1048589"),
         (group, "consumer.session.timeout.ms", "50000"),
     ):
 
