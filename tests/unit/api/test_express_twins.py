@@ -76,6 +76,14 @@ def test_they_read_the_same_produce(version: int, name: str, records: bytes, dat
 
 
 @both_built
+@pytest.mark.parametrize("version", [7, 9, 13])
+def test_a_request_with_bytes_after_its_end_is_left_to_the_full_path(version: int) -> None:
+    frame, at = producing.frame_of(version, producing.request(producing.topic("orders", b"records", index=3)))
+    assert produce_asked(bytes(frame), version, at) is not None
+    assert produce_asked(bytes(frame) + b"\0", version, at) is None
+
+
+@both_built
 @given(FETCH_VERSIONS, fetching.requests, st.lists(st.sampled_from(list(fetching.IDS)), max_size=3), st.data())
 @settings(max_examples=3000 if SOAKING else 150)
 def test_they_read_the_same_fetch(version: int, body: Any, more: list[str], data: st.DataObject) -> None:

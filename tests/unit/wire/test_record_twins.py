@@ -81,6 +81,21 @@ def test_they_refuse_the_same_garbled_bytes(run: list[Record], data: st.DataObje
     both(lambda twin: twin.filter_records(garbled, [True] * len(run), shift))
 
 
+def test_a_record_beyond_the_last_offset_of_its_batch_is_refused() -> None:
+    record = Record(5, 1000, b"key", b"value")
+    section = bytes(python.encode_records([record], 0, 1000))
+    assert both(lambda twin: twin.decode_records(section, 1, 0, 5, 1000, append_time=None)) == [record]
+    assert both(lambda twin: twin.decode_records(section, 1, 0, 4, 1000, append_time=None)) is Malformed
+
+
+def test_a_length_that_leads_far_out_of_the_batch_is_refused() -> None:
+    section = bytes(python.encode_records([Record(0, 1000, b"key", b"value")], 0, 1000))
+    before, after = section.split(b"key")
+    gigabyte = b"\x80\x80\x80\x80\x08"  # 2^30 as a zigzag varint, in the place of the key's length
+    garbled = bytes([before[0] + 2 * (len(gigabyte) - 1)]) + before[1:-1] + gigabyte + b"key" + after
+    assert both(lambda twin: twin.decode_records(garbled, 1, 0, 0, 1000, append_time=None)) is Malformed
+
+
 @given(st.binary(max_size=60), st.integers(-(2**31), 2**31 - 1), INT64, INT64)
 @example(b"\x0c\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", 1, 0, 0)
 @example(b"\x0c\x00\xff\xff\xff\xff\x1f\x00", 1, 0, 0)
