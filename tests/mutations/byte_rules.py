@@ -51,6 +51,11 @@ BYTE_RULES = {
 }
 
 
+# In Python a slice cannot lead out of the batch, and what it lacks is missed where the record ends: without its check
+# the same bytes are refused.
+COMPILED_ONLY = {40}
+
+
 class ByteCase(NamedTuple):
     rule: int
     module: str  # the compiled module, without its suffix
@@ -152,7 +157,6 @@ BYTE_CASES = [
     in_records(38, f"{RECORDS}_py.py", "    if at != len(data):", "    if False:", GARBLED),
     in_records(39, READING, "if delta < 0 or delta > last_offset_delta:", "if delta < 0:", BEYOND),
     in_records(39, f"{RECORDS}_py.py", "if delta < 0 or delta > last_offset_delta:", "if delta < 0:", BEYOND),
-    # Not in Python: a slice cannot lead out of the batch there, and what it lacks is missed where the record ends.
     in_records(40, READING, "    if size > end - at[0]:", "    if False:", FAR_OUT),
     in_records(41, f"{RECORDS}.pyx", " or (narrow and (delta < 0 or delta > INT32_MAX)):", ":", NUMBER_LINE),
     in_records(41, f"{RECORDS}_py.py", "if not 0 <= offset - base_offset <= _INT32_MAX:", "if False:", NUMBER_LINE),
