@@ -170,6 +170,8 @@ class Appending:
                     tail.producers.remember_stored(header, now_ms)
                 elif news or tail.hears_all:
                     self._states.appended(news, StoredBatch(header, now_ms, records, at))
+        if not self._states.thinned.known:
+            return total
         return sum(header.size for _, header in found if header.record_count)
 
     def _take_room(self, size: int) -> None:

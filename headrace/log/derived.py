@@ -22,6 +22,7 @@ from headrace.log.checkpoint import Checkpoint
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.reading import segment_at
 from headrace.log.segment import Segment
+from headrace.log.visible import is_thinned
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import CONTROL, BatchHeader, Buffer
 from headrace.wire.end_markers import EndMarker, read_marker
@@ -39,7 +40,7 @@ def news_in(header: BatchHeader, begins_epoch: bool) -> int:
     news = PRODUCER if header.producer_id >= 0 else 0
     if header.attributes & CONTROL:
         news |= MARKER
-    if header.record_count <= header.last_offset_delta:
+    if is_thinned(header):
         news |= GAPS
     if begins_epoch:
         news |= EPOCH

@@ -19,8 +19,6 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 
-MARKER_BYTES = 78  # the size of every marker
-
 
 class EndMarker(NamedTuple):
     commit: bool

@@ -9,7 +9,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import segment_path
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import CONTROL, TRANSACTIONAL, read_header
-from headrace.wire.end_markers import MARKER_BYTES, EndMarker, encode_marker, read_marker
+from headrace.wire.end_markers import EndMarker, encode_marker, read_marker
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
@@ -60,7 +60,7 @@ def end_refusal(log: PartitionLog, *, epoch: int, coordinator: int = 3, strict: 
 
 def test_a_marker_is_a_control_batch_with_kafkas_key_and_value() -> None:
     encoded = encode_marker(EndMarker(True, 5), 7, 2, NOW)
-    assert len(encoded) == MARKER_BYTES
+    assert len(encoded) == 78
     header = read_header(encoded)
     assert header.attributes == CONTROL | TRANSACTIONAL
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, -1)
