@@ -5,6 +5,9 @@ requests (an append, a join) before it returns. It returns either the response, 
 must wait (stage two); meanwhile the connection goes on with the next request, and replies still leave in order.
 None means that no reply is sent (Produce with acks=0).
 
+A request whose stage one takes long answers `Held`: stage one goes on in later turns of the event loop, or in a thread,
+and the connection handles nothing else until it is over. So the order of requests stays the order of their effects.
+
 Views into the request's buffer (`records`) are valid in stage one only.
 
 An API may have an express lane beside its handler, which reads the usual request and writes its answer by hand. Both
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -76,7 +79,13 @@ class Parked(Protocol):
         ...
 
 
-Reply = Message | Awaitable[Message] | None
+class Held(NamedTuple):
+    """Stage one of a request goes on. The views into the request's buffer do not last that long."""
+
+    reply: Awaitable[Message | Awaitable[Message] | None]
+
+
+Reply = Message | Awaitable[Message] | Held | None
 Handler = Callable[[Request], Reply]
 # (frame, version, where the body begins, correlation id, caller) -> the whole reply; None if the handler must do it
 Express = Callable[[memoryview, int, int, int, Caller], list[Buffer] | Parked | None]

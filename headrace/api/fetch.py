@@ -148,7 +148,7 @@ class _WaitingFetch:
         answer = reading.answer(reading.read(attempt.plan, self._max_bytes, self._reader))
         if isinstance(answer, Message):
             self.reply.set_result(answer)
-        elif answer is not None:
+        else:
             loading = asyncio.ensure_future(answer)
             loading.add_done_callback(self._loaded)
 

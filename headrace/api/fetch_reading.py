@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Protocol
 
-from headrace.api.contract import Caller, Reply
+from headrace.api.contract import Caller
 from headrace.api.fetch_sessions import FetchPlan, W
 from headrace.api.leader_hints import LeaderHints
 from headrace.log.reading import Slice
@@ -156,7 +156,7 @@ class FetchReading:
 
     # --- the response -----------------------------------------------------------------------------------------------
 
-    def answer(self, attempt: Attempt[W]) -> Reply:
+    def answer(self, attempt: Attempt[W]) -> Message | Awaitable[Message]:
         return self.response(attempt) if attempt.load_cached() else self._load(attempt)
 
     async def _load(self, attempt: Attempt[W]) -> Message:

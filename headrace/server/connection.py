@@ -8,7 +8,8 @@ last frame was large reads the next one in two steps, so that little of it has t
 the rest. An idle connection holds no buffer.
 
 Handlers answer at once or later (api.contract); replies wait in a queue for those before them, and leave at the end of
-the event loop's turn (turns.py). A peer that sends faster than it reads is not read from until it has caught up.
+the event loop's turn (turns.py). While a request is held, those behind it are not handled. A peer that sends faster
+than it reads is not read from until it has caught up.
 
 A peer that sends without a pause has half a megabyte handled at a time, or some dozens of small frames, and the rest in
 the event loop's next turn: everybody else would wait for all that it has sent and goes on sending.
@@ -52,6 +53,11 @@ class Pending(Protocol):
         """As `Dispatch`, once what was awaited is there."""
         ...
 
+    @property
+    def holds(self) -> bool:
+        """Whether no other request of this connection may be handled before that."""
+        ...
+
 
 class Dispatch(Protocol):
     def __call__(self, frame: memoryview, caller: Caller) -> list[Buffer] | Pending | None:
@@ -86,8 +92,8 @@ class _Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_begins_small", "_dispatch", "_filled", "_keeper", "_need", "_out", "_own", "_paused_by_peer", "_queue",
-        "_reading", "_tasks", "_transport", "_turn_bytes", "caller", "last_active",
+        "_begins_small", "_dispatch", "_filled", "_held", "_keeper", "_need", "_out", "_own", "_paused_by_peer",
+        "_queue", "_reading", "_tasks", "_transport", "_turn_bytes", "caller", "last_active",
     )  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
@@ -101,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._held: _Slot | None = None  # of the request that must be answered before the next one is handled
         self._paused_by_peer = False
         self._reading = True
         self._turn_bytes = _TURN_BYTES  # that are left of its turn; if none, it goes on in the next one
@@ -277,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         slot = _Slot()
         self._queue.append(slot)
         self._wait_for(reply, slot)
-        if len(self._queue) >= _MAX_WAITING_REPLIES:
+        if self._held is not None or len(self._queue) >= _MAX_WAITING_REPLIES:
             self._steer_reading()
         return True
 
@@ -287,6 +294,8 @@ class Connection(asyncio.BufferedProtocol):
         task = asyncio.ensure_future(reply.awaited)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._answered(slot, reply, done))
+        if reply.holds:
+            self._held = slot
 
     def _answered(self, slot: _Slot, reply: Pending, done: asyncio.Future[Any]) -> None:
         self._tasks.discard(done)
@@ -301,14 +310,16 @@ class Connection(asyncio.BufferedProtocol):
                 )
             self._close(str(problem))
             return
+        if self._held is slot:
+            self._held = None
         if finished is not None and not isinstance(finished, list):
             self._wait_for(finished, slot)
-            return
-        slot.chunks = finished or []
-        queue = self._queue
-        while queue and queue[0].chunks is not None:
-            self._out += queue.popleft().chunks or []
-        self._send()
+        else:
+            slot.chunks = finished or []
+            queue = self._queue
+            while queue and queue[0].chunks is not None:
+                self._out += queue.popleft().chunks or []
+            self._send()
         if not self._reading:
             self._steer_reading()
 
@@ -328,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
     def _steer_reading(self) -> None:
         if self._transport is None:
             return
-        wanted = not self._paused_by_peer and len(self._queue) < _MAX_WAITING_REPLIES
+        wanted = not self._paused_by_peer and self._held is None and len(self._queue) < _MAX_WAITING_REPLIES
         if wanted and not self._reading:
             self._reading = True
             if self._turn_bytes > 0:

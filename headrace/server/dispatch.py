@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Mapping
 
-from headrace.api.contract import Caller, Disconnect, Parked, Request
+from headrace.api.contract import Caller, Disconnect, Held, Parked, Reply, Request
 from headrace.api.table import Api
 from headrace.server.connection import Buffer
 from headrace.server.requests_seen import RequestsSeen
@@ -58,22 +58,24 @@ class Dispatcher:
         has_waited: bool = False,
     ) -> list[Buffer] | PendingReply | None:
         """The way of a request that has passed the checks and that no express lane has answered."""
-        api_key, version, correlation_id, at = header
+        api_key, version, _, at = header
         body = decode_request(api_key, version, frame, at)
         request = Request(api_key, version, frames.client_id(frame), body, caller, has_waited)
-        reply = self._apis[api_key].handler(request)
-        if reply is None:
-            self.note(api_key, started)
-            return None
+        return self.answer(header, started, self._apis[api_key].handler(request))
+
+    def answer(self, header: frames.RequestHeader, started: float, reply: Reply) -> list[Buffer] | PendingReply | None:
+        """What a handler has returned, or what was awaited for it."""
+        api_key, version, correlation_id, _ = header
         if isinstance(reply, Message):
             chunks = _encode(api_key, version, correlation_id, reply)
-            self.note(api_key, started)
-            return chunks
-        return PendingReply(self, api_key, version, correlation_id, started, reply)
-
-    def finish(self, pending: PendingReply, message: Message) -> list[Buffer]:
-        self.note(pending.api_key, pending.started)
-        return _encode(pending.api_key, pending.version, pending.correlation_id, message)
+        elif reply is None:
+            chunks = None
+        elif isinstance(reply, Held):
+            return PendingReply(self, header, started, reply.reply, holds=True)
+        else:
+            return PendingReply(self, header, started, reply, holds=False)
+        self.note(api_key, started)
+        return chunks
 
     def note(self, api_key: int, started: float) -> None:
         """A request was answered just now."""
@@ -81,32 +83,33 @@ class Dispatcher:
 
 
 class PendingReply:
-    __slots__ = ("_dispatcher", "api_key", "awaited", "correlation_id", "started", "version")
+    __slots__ = ("_dispatcher", "_header", "_started", "awaited", "holds")
 
     def __init__(
         self,
         dispatcher: Dispatcher,
-        api_key: int,
-        version: int,
-        correlation_id: int,
+        header: frames.RequestHeader,
         started: float,
-        awaited: Awaitable[Message],
+        awaited: Awaitable[Reply],
+        *,
+        holds: bool,
     ) -> None:
         self._dispatcher = dispatcher
-        self.api_key = api_key
-        self.version = version
-        self.correlation_id = correlation_id
-        self.started = started
+        self._header = header
+        self._started = started
         self.awaited = awaited
+        self.holds = holds
 
-    def finish(self, message: Message) -> list[Buffer]:
-        return self._dispatcher.finish(self, message)
+    def finish(self, reply: Reply) -> list[Buffer] | PendingReply | None:
+        return self._dispatcher.answer(self._header, self._started, reply)
 
 
 class ParkedReply:
     """Of a request that the express lane answers later."""
 
     __slots__ = ("_caller", "_dispatcher", "_header", "_parked", "_started", "awaited")
+
+    holds = False
 
     def __init__(
         self, dispatcher: Dispatcher, header: frames.RequestHeader, started: float, caller: Caller, parked: Parked

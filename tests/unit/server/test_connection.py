@@ -68,6 +68,8 @@ class Wire(asyncio.Transport):
 
 
 class Later:
+    holds = False
+
     def __init__(self) -> None:
         self.awaited: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
@@ -478,3 +480,40 @@ def test_what_was_answered_leaves_before_a_connection_is_closed() -> None:
         return bytes(wire.written)
 
     assert asyncio.run(story()) == b"reply"
+
+
+def test_a_held_request_is_over_before_the_next_one_of_its_connection_is_handled() -> None:
+    async def story() -> None:
+        before, held, waits = Later(), Later(), Later()
+        held.holds, held.finish = True, lambda _: waits  # type: ignore[method-assign, assignment, return-value]
+        replies: list[object] = [before, held, [b"third "], [b"fourth "]]
+        connection, wire = connect(lambda frame, peer: replies.pop(0))
+        feed(connection, framed([b"request!"] * 3), [48])
+        assert len(replies) == 2, "the third is not handled"
+        assert not wire.reading
+        before.awaited.set_result(Message(text=b"first "))
+        await asyncio.sleep(0.01)
+        assert len(replies) == 2, "the one that is held is not over"
+        held.awaited.set_result(Message())
+        await asyncio.sleep(0.01)
+        assert len(replies) == 1, "it waits for something that holds nobody up"
+        assert wire.reading
+        feed(connection, framed([b"request!"]), [48])
+        waits.awaited.set_result(Message(text=b"second "))
+        await asyncio.sleep(0.01)
+        assert bytes(wire.written) == b"first second third fourth "
+
+    asyncio.run(story())
+
+
+def test_a_held_request_that_fails_closes_its_connection_only() -> None:
+    async def story() -> None:
+        held = Later()
+        held.holds = True
+        connection, wire = connect(lambda frame, peer: held)
+        feed(connection, framed([b"request!"]), [48])
+        held.awaited.set_exception(Disconnect("it makes no sense"))
+        await asyncio.sleep(0.01)
+        assert wire.closed
+
+    asyncio.run(story())
