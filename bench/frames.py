@@ -29,17 +29,17 @@ class Fetched:
 
 
 def api_versions(correlation: int) -> bytes:
-    return _frame(ApiKey.API_VERSIONS, 0, correlation, b"")
+    return frame(ApiKey.API_VERSIONS, 0, correlation, b"")
 
 
 def metadata(correlation: int, topic: str) -> bytes:
-    return _frame(ApiKey.METADATA, 1, correlation, struct.pack(">i", 1) + _string(topic))
+    return frame(ApiKey.METADATA, 1, correlation, struct.pack(">i", 1) + string(topic))
 
 
 def produce(correlation: int, topic: str, partition: int, batch: bytes, acks: int = 1) -> bytes:
     """Produce 7: no transactional id, acks, timeout, then one topic with one partition."""
-    head = struct.pack(">hhii", -1, acks, 30_000, 1) + _string(topic)
-    return _frame(ApiKey.PRODUCE, 7, correlation, head + struct.pack(">iii", 1, partition, len(batch)) + batch)
+    head = struct.pack(">hhii", -1, acks, 30_000, 1) + string(topic)
+    return frame(ApiKey.PRODUCE, 7, correlation, head + struct.pack(">iii", 1, partition, len(batch)) + batch)
 
 
 def produced_bytes(topic: str) -> int:
@@ -58,8 +58,8 @@ def fetch(correlation: int, topic: str, partition: int, offset: int, max_wait_ms
     """Fetch 11 without a session, with the wait and sizes of a stock consumer."""
     head = struct.pack(">iiiibii", -1, max_wait_ms, 1, 50 * 1024 * 1024, 0, 0, -1)
     one = struct.pack(">iiiqqi", 1, partition, -1, offset, -1, 1024 * 1024)
-    return _frame(
-        ApiKey.FETCH, 11, correlation, head + struct.pack(">i", 1) + _string(topic) + one + struct.pack(">ih", 0, 0)
+    return frame(
+        ApiKey.FETCH, 11, correlation, head + struct.pack(">i", 1) + string(topic) + one + struct.pack(">ih", 0, 0)
     )
 
 
@@ -103,11 +103,11 @@ def _records(count: int, value_bytes: int) -> bytes:
 
 
 def _record(offset_delta: int, value: bytes) -> bytes:
-    body = b"\x00\x00" + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
-    return _varint(len(body)) + body
+    body = b"\x00\x00" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + varint(0)
+    return varint(len(body)) + body
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     """Kafka's signed variable-length integer: zigzag, then seven bits a byte."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
@@ -118,10 +118,10 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def _frame(api: int, version: int, correlation: int, body: bytes) -> bytes:
-    payload = struct.pack(">hhi", api, version, correlation) + _string("bench") + body
+def frame(api: int, version: int, correlation: int, body: bytes) -> bytes:
+    payload = struct.pack(">hhi", api, version, correlation) + string("bench") + body
     return struct.pack(">i", len(payload)) + payload
