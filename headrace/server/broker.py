@@ -154,7 +154,7 @@ class Broker:
         await self._controller.take_office()
         await self._open_logs()
         self._build_rooms()
-        self._begin()
+        await self._begin()
         await self._listener.open(self._dispatcher)
 
     async def _start_in_cluster(self, open_store: OpenStore) -> None:
@@ -184,13 +184,16 @@ class Broker:
         )
         self._standing.on_registered(self._host.registered)
         await self._standing.register(self._identity(), self._folder.clean_epoch)
-        self._begin()
+        await self._begin()
         await self._listener.open(self._dispatcher)
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
         self._running = asyncio.ensure_future(self._run())
         self._view.subscribe(self._on_image)
         self._host.follow(ClusterImage("", -1), self._view.image)
+        hosted = asyncio.ensure_future(self._host.followed())
+        await asyncio.wait({self._running, hosted}, return_when=asyncio.FIRST_COMPLETED)
+        hosted.cancel()
 
     async def stop(self, *, clean: bool = True) -> None:
         if clean and self._standing is not None:
