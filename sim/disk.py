@@ -11,7 +11,8 @@ names. What may remain after a crash:
 - a file whose name did not survive is gone, even if its contents were synced.
 
 Faults on request: `fail_syncs` (EIO; the unsynced writes are then dropped, as a kernel does), `room_bytes` (ENOSPC
-after a short write), `cold` (nothing is cached), `flip_bit`. Everything runs inline, on one thread.
+after a short write), `opens_left` (EMFILE for what needs a descriptor), `cold` (nothing is cached), `flip_bit`.
+Everything runs inline, on one thread.
 """
 
 from __future__ import annotations
@@ -155,6 +156,7 @@ class SimDisk:
         self.cold = False
         self.fail_syncs = 0
         self.room_bytes: int | None = None
+        self.opens_left: int | None = None
         self._root = Folder()
         self._locks: set[Path] = set()
         self._delays = delays
@@ -188,9 +190,16 @@ class SimDisk:
         self.room_bytes -= size - missing
         return missing
 
+    def _take_descriptor(self, path: Path) -> None:
+        if self.opens_left is not None:
+            if self.opens_left <= 0:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+            self.opens_left -= 1
+
     # -- Disk ---------------------------------------------------------------------------------------------------------
 
     def open(self, path: Path, *, create: bool = False) -> File:
+        self._take_descriptor(path)
         folder = self._folder(path.parent)
         node = folder.names.get(path.name)
         if node is None:
@@ -210,6 +219,7 @@ class SimDisk:
             return False
 
     def list_dir(self, path: Path) -> list[str]:
+        self._take_descriptor(path)
         return list(self._folder(path).names)
 
     def make_dirs(self, path: Path) -> None:
@@ -244,9 +254,11 @@ class SimDisk:
         return [_sync_problem(file) for file in files]
 
     def sync_dir(self, path: Path) -> None:
+        self._take_descriptor(path)
         self._folder(path).sync()
 
     def read_bytes(self, path: Path) -> bytes:
+        self._take_descriptor(path)
         return bytes(self._inode(path).data)
 
     def write_atomic(self, path: Path, data: Buffer) -> None:

@@ -132,7 +132,8 @@ cdef class LogTail:
 
     def append_usual(self, records, int32_t leader_epoch, int64_t now_ms):
         """What PartitionLog.append does for a client, if `records` is one batch about which nothing is special; else
-        None, and nothing has happened. OSError if the write fails; then nothing has happened, either."""
+        None, and nothing has happened. OSError or MemoryError if the write
+        fails; then nothing has happened, either."""
         cdef Py_buffer view
         if self.config is not self._read_config:
             self._read()
@@ -176,11 +177,14 @@ cdef class LogTail:
             self.now_ms = now_ms
             stamp(batch, offset, leader_epoch)
             self._put(segment, records, size)
-            self.end_offset = following
-            segment.written(offset, following, size, max_timestamp)
-            if idempotent:
-                self.producers.remember(read_header(records), offset, -1, now_ms)
-            return Appended(offset, following - 1, -1, self.start_offset, False, size)
+            try:
+                self.end_offset = following
+                segment.written(offset, following, size, max_timestamp)
+                if idempotent:
+                    self.producers.remember(read_header(records), offset, -1, now_ms)
+                return Appended(offset, following - 1, -1, self.start_offset, False, size)
+            except MemoryError as error:
+                failing.lost_count(self, error)
 
     cdef bint _is_next(self, int64_t producer_id, int16_t epoch, int32_t base_sequence) except -1:
         """Whether this is the batch that is expected next of a producer who has written before, with no transaction
@@ -209,22 +213,23 @@ cdef class LogTail:
         self._unsynced.add(self.log)
 
     def write(self, SegmentTail segment not None, records):
-        """Put what is stamped into the active segment's file. OSError, and the file is as before, if that fails."""
+        """Put what is stamped into the active segment's file. OSError or MemoryError, and the file is as before, if
+        that fails."""
         self._put(segment, records, len(records))
 
     cdef _put(self, SegmentTail segment, records, int64_t size):
+        newest = bytes(records) if self.followed and size <= KEPT_BYTES else None
+        self._unsynced.add(self.log)  # first what may need memory: after the write nothing may fail
         with segment.file as file:
             try:
                 file.append((records,))
-            except OSError:
+            except (OSError, MemoryError):
                 failing.cut_back(self, segment, file)
                 raise
-        self.newest_offset, self.newest_position = self.end_offset, segment.size
-        self.newest = bytes(records) if self.followed and size <= KEPT_BYTES else None
+        self.newest, self.newest_offset, self.newest_position = newest, self.end_offset, segment.size
         self.followed = False
         self.bytes_since_checkpoint += size
         self.changed = True
-        self._unsynced.add(self.log)
 
 
 cdef class TailView:

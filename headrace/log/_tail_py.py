@@ -106,7 +106,8 @@ class LogTail:
 
     def append_usual(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended | None:
         """What PartitionLog.append does for a client, if `records` is one batch about which nothing is special; else
-        None, and nothing has happened. OSError if the write fails; then nothing has happened, either."""
+        None, and nothing has happened. OSError or MemoryError if the write
+        fails; then nothing has happened, either."""
         return None
 
     def outgrown(self, segment: SegmentTail, size: int, next_offset: int, now_ms: int) -> bool:
@@ -124,19 +125,20 @@ class LogTail:
         self._unsynced.add(self.log)
 
     def write(self, segment: SegmentTail, records: memoryview) -> None:
-        """Put what is stamped into the active segment's file. OSError, and the file is as before, if that fails."""
+        """Put what is stamped into the active segment's file. OSError or MemoryError, and the file is as before, if
+        that fails."""
+        newest = bytes(records) if self.followed and len(records) <= _KEPT_BYTES else None
+        self._unsynced.add(self.log)  # first what may need memory: after the write nothing may fail
         with segment.file as file:
             try:
                 file.append((records,))
-            except OSError:
+            except (OSError, MemoryError):
                 failing.cut_back(self, segment, file)
                 raise
-        self.newest_offset, self.newest_position = self.end_offset, segment.size
-        self.newest = bytes(records) if self.followed and len(records) <= _KEPT_BYTES else None
+        self.newest, self.newest_offset, self.newest_position = newest, self.end_offset, segment.size
         self.followed = False
         self.bytes_since_checkpoint += len(records)
         self.changed = True
-        self._unsynced.add(self.log)
 
 
 class TailView:

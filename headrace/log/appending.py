@@ -12,7 +12,7 @@ from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
 from headrace.log.dedup import Sifted
 from headrace.log.derived import PRODUCER, StoredBatch, news_in
-from headrace.log.failing import refusal, write_failed
+from headrace.log.failing import lost_count, refusal, write_failed
 from headrace.log.headroom import Headroom
 from headrace.log.recompression import recompressed
 from headrace.log.rolling import Rolling
@@ -66,23 +66,26 @@ class Appending:
                     stamp_append_time(records, at, header, append_time_ms)
                 offset += header.last_offset_delta + 1
             segment = self._write(records, offset, now_ms)
-            offset = base_offset
-            for (at, header), ids in zip(found, repeat(None) if sifted is None else sifted.fresh, strict=False):
-                following = offset + header.last_offset_delta + 1
-                timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
-                segment.note(offset, following, header.size, timestamp)
-                news = news_in(header, leader_epoch > tail.epochs.latest)
-                if news == PRODUCER and not tail.hears_all:
-                    tail.producers.remember(header, offset, append_time_ms, now_ms)
-                elif news or tail.hears_all:
-                    stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
-                    self._states.appended(news, stored)
-                offset = following
-            visible_bytes = len(records)
-            if sifted is not None:
-                visible_bytes = sum(header.size for _, header in found if header.record_count)
-                self._states.seen_ids.duplicates_dropped += sifted.dropped
-            return Appended(base_offset, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes)
+            try:
+                offset = base_offset
+                for (at, header), ids in zip(found, repeat(None) if sifted is None else sifted.fresh, strict=False):
+                    following = offset + header.last_offset_delta + 1
+                    timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
+                    segment.note(offset, following, header.size, timestamp)
+                    news = news_in(header, leader_epoch > tail.epochs.latest)
+                    if news == PRODUCER and not tail.hears_all:
+                        tail.producers.remember(header, offset, append_time_ms, now_ms)
+                    elif news or tail.hears_all:
+                        stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
+                        self._states.appended(news, stored)
+                    offset = following
+                visible_bytes = len(records)
+                if sifted is not None:
+                    visible_bytes = sum(header.size for _, header in found if header.record_count)
+                    self._states.seen_ids.duplicates_dropped += sifted.dropped
+                return Appended(base_offset, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes)
+            except MemoryError as error:
+                lost_count(tail, error)
 
     def _check(
         self,
@@ -133,10 +136,13 @@ class Appending:
             offset = tail.end_offset
             stamp(records, 0, offset, read_header(records).length, leader_epoch)
             segment = self._write(records, offset + 1, now_ms)
-            segment.note(offset, offset + 1, len(records), now_ms)
-            stored = StoredBatch(read_header(records), now_ms, records, 0)
-            self._states.appended(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
-            return Appended(offset, offset, -1, tail.start_offset, False, len(records))
+            try:
+                segment.note(offset, offset + 1, len(records), now_ms)
+                stored = StoredBatch(read_header(records), now_ms, records, 0)
+                self._states.appended(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
+                return Appended(offset, offset, -1, tail.start_offset, False, len(records))
+            except MemoryError as error:
+                lost_count(tail, error)
 
     def append_as_follower(self, records: memoryview, now_ms: int | None, *, takes_room: bool) -> int:
         """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
@@ -163,13 +169,16 @@ class Appending:
             self._take_room(total)
         with tail.lock:
             segment = self._write(records[:total], expected, now_ms)
-            for at, header in found:
-                segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
-                news = news_in(header, header.leader_epoch > tail.epochs.latest)
-                if news == PRODUCER and not tail.hears_all:
-                    tail.producers.remember_stored(header, now_ms)
-                elif news or tail.hears_all:
-                    self._states.appended(news, StoredBatch(header, now_ms, records, at))
+            try:
+                for at, header in found:
+                    segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
+                    news = news_in(header, header.leader_epoch > tail.epochs.latest)
+                    if news == PRODUCER and not tail.hears_all:
+                        tail.producers.remember_stored(header, now_ms)
+                    elif news or tail.hears_all:
+                        self._states.appended(news, StoredBatch(header, now_ms, records, at))
+            except MemoryError as error:
+                lost_count(tail, error)
         if not self._states.thinned.known:
             return total
         return sum(header.size for _, header in found if header.record_count)
@@ -185,7 +194,7 @@ class Appending:
         segment = self._rolling.room_for(len(records), end_offset, now_ms)
         try:
             tail.write(segment, records)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise write_failed(tail, error) from error
         tail.end_offset = end_offset
         return segment

@@ -22,12 +22,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.log.derived import Moment, Occasion, Store
-from headrace.log.failing import NO_ROOM, write_failed
+from headrace.log.failing import passes, write_failed
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.reading import segment_at
 from headrace.log.segment import Segment
 from headrace.log.states import LogStates
 from headrace.log.tail import LogTail
+from headrace.world.disk import is_lack
 
 _CHECKPOINT_BYTES = 16 << 20  # that much may be scanned again after a crash although it was synced
 
@@ -44,6 +45,8 @@ class Syncing(Struct):
     fields: dict[str, bool]  # of the checkpoint, from derived states
     clean: bool
     checkpoint: bool
+    asked: bool  # for the checkpoint; else it is due because of what has been written
+    scan_bytes: int  # that the checkpoint saves a start after a crash
     index: tuple[bytes, bytes] | None
 
 
@@ -74,15 +77,16 @@ class Durability:
         """Everything appended so far is on stable storage when this returns; blocks.
 
         An error takes the log offline and is never retried: the kernel may have dropped the pages that it could not
-        write, and a second attempt would report success. With `checkpoint` the recovery point moves on as well.
+        write, and a second attempt would report success. Only a lack of descriptors or memory, before anything was
+        synced, leaves the log as it is, for another sync. With `checkpoint` the recovery point moves on as well.
         """
         with self.syncing(checkpoint=checkpoint, clean=clean) as due:
             for segment in due.segments:
                 try:
                     with segment.file as file:
                         file.sync()
-                except OSError as error:
-                    self.sync_failed(segment, error)
+                except (OSError, MemoryError) as error:
+                    self.sync_failed(due, segment, error)
             self.end_sync(due)
 
     # In steps, for who syncs the files of many logs together (flushing.py): begin, sync the files, end.
@@ -98,15 +102,13 @@ class Durability:
         with tail.lock:
             if tail.offline is not None:
                 raise tail.offline
-            self._unsynced.discard(self._log)
-            checkpoint = checkpoint or tail.bytes_since_checkpoint >= _CHECKPOINT_BYTES
+            asked, scan_bytes = checkpoint, tail.bytes_since_checkpoint
+            checkpoint = asked or scan_bytes >= _CHECKPOINT_BYTES
             active = tail.segments[-1]
             first = segment_at(tail.segments, max(self.synced_offset, tail.start_offset))
             behind = [segment for segment in tail.segments if segment.index_stale and segment is not active]
             moment = self.moment(Occasion.CHECKPOINT if checkpoint else Occasion.SYNC)
-            if checkpoint:
-                tail.bytes_since_checkpoint = 0
-            return Syncing(
+            due = Syncing(
                 target=tail.end_offset,
                 segments=tail.segments[first:],
                 active=active,
@@ -116,29 +118,55 @@ class Durability:
                 fields=moment.fields,
                 clean=clean,
                 checkpoint=checkpoint,
+                asked=asked,
+                scan_bytes=scan_bytes,
                 index=active.encode_index() if checkpoint and active.index_stale else None,
             )
+            if checkpoint:
+                tail.bytes_since_checkpoint = 0
+            self._unsynced.discard(self._log)
+            return due
 
-    def sync_failed(self, segment: Segment, error: OSError) -> None:
+    def sync_failed(self, due: Syncing, segment: Segment, error: OSError | MemoryError) -> None:
         """The file of this segment could not be synced; raises `error` if the segment is still part of the log."""
         if isinstance(error, FileNotFoundError) and segment not in self._tail.segments:
             return  # retention was faster
-        self._tail.offline = error
+        if is_lack(error):
+            self._put_off(due)
+        else:
+            assert isinstance(error, OSError)
+            self._tail.offline = error
         raise error
+
+    def _put_off(self, due: Syncing) -> None:
+        """Leave to the next sync what this one cannot do."""
+        with self._tail.lock:
+            self._unsynced.add(self._log)
+            if due.checkpoint:
+                self._tail.bytes_since_checkpoint += due.scan_bytes
+            if due.index is not None:
+                due.active.index_not_stored()
 
     def end_sync(self, due: Syncing) -> None:
         """The files are synced: make the rest durable too, and remember how far."""
         self._check_not_abandoned()
         try:
             self._make_durable(due.stores)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                self._tail.offline = error
-            self._unsynced.add(self._log)
+        except (OSError, MemoryError) as error:
+            if not passes(error):
+                self._tail.offline = error  # type: ignore[assignment]  # a MemoryError passes
+            self._put_off(due)
             raise
         self._check_not_abandoned()
         self.synced_offset = due.target
-        self._write_rest(due)
+        try:
+            self._write_rest(due)
+        except (OSError, MemoryError) as error:
+            if passes(error):
+                self._put_off(due)
+                if not due.asked:
+                    return  # who waits for the sync has it; the checkpoint follows with the next one
+            raise
 
     def _check_not_abandoned(self) -> None:
         """Before writing names after a wait for the disk: the topic may be deleted, and the folder another topic's."""
@@ -193,14 +221,14 @@ class Durability:
         if offset > self.synced_offset:
             try:
                 self.sync()
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 raise write_failed(self._tail, error) from error
 
     def settle(self, **changes: Any) -> None:
         """Change the checkpoint durably, or not at all: KafkaError if that fails."""
         try:
             self.write_down(**changes)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise write_failed(self._tail, error) from error
 
     def write_down(self, **changes: Any) -> None:

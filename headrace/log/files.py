@@ -7,7 +7,7 @@ file loses its mark and moves to the end, and the first file without a mark is c
 A `PooledFile` is a name that can be opened. `with pooled as file:` gives the open file and pins it for the block, so
 that no thread closes or renames a file under the hands of another. Closing a file with unsynced pages loses nothing:
 a later `sync` through a new descriptor covers them, and Linux reports a write-back error that nobody has seen yet to
-the next one who opens the file.
+the next one who opens the file. So if the process is out of descriptors, the pool closes some files to open another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from headrace.world.disk import Disk, File
+from headrace.world.disk import Disk, File, is_lack
+
+_SHED = 8  # files that make way if descriptors are lacking, for the next ones too
 
 
 class FilePool:
@@ -44,6 +46,13 @@ class FilePool:
                 self.opened.move_to_end(pooled)
             else:
                 self.let_go(pooled)
+
+    def shed(self) -> bool:
+        """Called with the lock held, when descriptors are lacking. False if every open file is pinned."""
+        idle = [pooled for pooled in self.opened if not pooled.pins][:_SHED]
+        for pooled in idle:
+            self.let_go(pooled)
+        return bool(idle)
 
     def let_go(self, pooled: PooledFile) -> None:
         """Called with the lock held, for one that is open."""
@@ -84,7 +93,13 @@ class PooledFile:
     def _open(self, *, create: bool) -> File:
         pool = self._pool
         pool.make_room()
-        file = self.opened = pool.opened[self] = pool.disk.open(self.path, create=create)
+        try:
+            file = pool.disk.open(self.path, create=create)
+        except OSError as error:
+            if not is_lack(error) or not pool.shed():
+                raise
+            file = pool.disk.open(self.path, create=create)
+        self.opened = pool.opened[self] = file
         return file
 
     def __exit__(
@@ -102,8 +117,9 @@ class PooledFile:
 
     def rename(self, target: Path) -> None:
         """Readers that hold this object go on reading the same bytes."""
-        with self:  # so that there is a file
-            pass
+        if self.absent:
+            with self:  # so that there is a file
+                pass
         with self._pool.lock:
             self._pool.disk.rename(self.path, target)
             self.path = target

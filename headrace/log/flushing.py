@@ -21,7 +21,7 @@ from headrace.log.durability import Syncing
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Segment
 from headrace.world.clock import Clock
-from headrace.world.disk import Disk, File
+from headrace.world.disk import Disk, File, is_lack, what_lacks
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ MOST_SCAN_BYTES = 256 << 20  # of all logs, after a crash
 _PER_STEP = 64  # logs in one turn of a thread
 _TOGETHER = 16  # logs in one call: a client that waits for one of them waits for all
 
-Problems = dict[PartitionLog, OSError]
+Problems = dict[PartitionLog, OSError | MemoryError]
 
 
 class Flusher:
@@ -40,6 +40,8 @@ class Flusher:
         self._disk = disk
         self._clock = clock
         self._behind: dict[PartitionLog, float] = {}  # without a checkpoint, and since when; the oldest first
+        self._put_off: dict[PartitionLog, OSError | MemoryError] = {}  # in this flush, for a lack
+        self._lacks = False  # as of the last flush
 
     def forget(self, log: PartitionLog) -> None:
         self.unsynced.discard(log)
@@ -59,7 +61,22 @@ class Flusher:
             del self._behind[log]
         logs = sorted(self.unsynced.union(checkpoints), key=_by_name)
         halves = [half for half in (logs[0::2], logs[1::2]) if half]  # leave threads for those who read
+        self._put_off.clear()
         await asyncio.gather(*(self._flush(half, checkpoints) for half in halves))
+        self._tell_lack()
+
+    def _tell_lack(self) -> None:
+        """One line when it begins and one when it is over, for any number of logs."""
+        put_off, lacked = self._put_off, self._lacks
+        self._lacks = bool(put_off)
+        if put_off and not lacked:
+            log, error = next(iter(put_off.items()))
+            _log.warning(
+                "cannot flush %s and %d other logs now: %s; trying again every second",
+                log.directory, len(put_off) - 1, what_lacks(error),
+            )  # fmt: skip
+        elif lacked and not put_off:
+            _log.info("all logs are flushed again")
 
     async def _flush(self, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog]) -> None:
         for at in range(0, len(logs), _PER_STEP):
@@ -68,7 +85,9 @@ class Flusher:
     def _sync(self, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog]) -> None:
         healthy = [log for log in logs if log.offline is None]
         for log, error in sync_all(self._disk, healthy, checkpoints).items():
-            if not log.abandoned:  # else its topic was deleted meanwhile
+            if is_lack(error) and log.offline is None:
+                self._put_off[log] = error
+            elif not log.abandoned:  # else its topic was deleted meanwhile
                 _log.error("cannot flush %s: %s", log.directory, error)
 
 
@@ -106,7 +125,7 @@ def _sync_together(
     disk: Disk, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog], problems: Problems
 ) -> None:
     begun: list[tuple[PartitionLog, Syncing]] = []
-    places: list[tuple[PartitionLog, Segment]] = []
+    places: list[tuple[PartitionLog, Syncing, Segment]] = []
     files: list[File] = []
     with ExitStack() as held:
         for log in logs:
@@ -116,22 +135,29 @@ def _sync_together(
                 for segment in due.segments:
                     try:
                         files.append(held.enter_context(segment.file))
-                        places.append((log, segment))
-                    except OSError as error:
-                        log.sync_failed(segment, error)
-        for (log, segment), problem in zip(places, disk.sync_files(files), strict=True):
+                        places.append((log, due, segment))
+                    except (OSError, MemoryError) as error:
+                        log.sync_failed(due, segment, error)
+        for (log, due, segment), problem in zip(places, _synced(disk, files), strict=True):
             if problem is not None:
                 with _noted(problems, log):
-                    log.sync_failed(segment, problem)
+                    log.sync_failed(due, segment, problem)
         for log, due in begun:
             if log not in problems:
                 with _noted(problems, log):
                     log.end_sync(due)
 
 
+def _synced(disk: Disk, files: Sequence[File]) -> Sequence[OSError | MemoryError | None]:
+    try:
+        return disk.sync_files(files)
+    except MemoryError as error:
+        return [error] * len(files)
+
+
 @contextmanager
 def _noted(problems: Problems, log: PartitionLog) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         problems[log] = error

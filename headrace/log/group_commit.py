@@ -1,20 +1,29 @@
 """Group commit: one sync per log at a time, shared by everybody who asked before it started.
 
 Called through logs.py for topics with headrace.flush=fsync. A request that arrives during a sync waits for the
-next one, because the running one may have started before the records of the request were written.
+next one, because the running one may have started before the records of the request were written. If descriptors or
+memory are lacking, the sync is tried again until there are some: those who wait for it lose nothing but time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from headrace.log.partition_log import PartitionLog
-from headrace.world.disk import Disk
+from headrace.world.clock import Clock
+from headrace.world.disk import Disk, is_lack, what_lacks
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_S = 1.0
 
 
 class GroupCommit:
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, clock: Clock) -> None:
         self._disk = disk
+        self._clock = clock
+        self._draining = False
         self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}  # the future of the sync that has not started
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
 
@@ -36,8 +45,8 @@ class GroupCommit:
             while log in self._waiting:
                 waiting = self._waiting.pop(log)
                 try:
-                    await self._disk.off_loop(log.sync)
-                except OSError as error:
+                    await self._sync(log)
+                except (OSError, MemoryError) as error:
                     if not waiting.done():
                         waiting.set_exception(error)
                         waiting.exception()  # asyncio would log an exception that nobody retrieves
@@ -47,5 +56,20 @@ class GroupCommit:
         finally:
             del self._running[log]
 
+    async def _sync(self, log: PartitionLog) -> None:
+        said = False
+        while True:
+            try:
+                return await self._disk.off_loop(log.sync)
+            except (OSError, MemoryError) as error:
+                if not is_lack(error) or log.offline is not None or self._draining:
+                    raise
+                if not said:
+                    _log.warning("cannot sync %s now: %s; trying again", log.directory, what_lacks(error))
+                    said = True
+            await self._clock.sleep(_AGAIN_S)
+
     async def drain(self) -> None:
+        """Returns when no sync is under way; what cannot be synced then is not waited for."""
+        self._draining = True
         await asyncio.gather(*self._running.values())

@@ -101,7 +101,7 @@ class IdJournal:
                 file.append((frames,))
             finally:
                 file.close()
-        except OSError:
+        except (OSError, MemoryError):
             return  # a full disk: they are written later
         del self._unwritten[:size]
         newest.size += len(frames)

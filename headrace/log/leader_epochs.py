@@ -102,7 +102,7 @@ class LeaderEpochs(DerivedState):
         lines = [_FIRST_LINE, *(f"{epoch} {start}" for epoch, start in self.entries), ""]
         try:
             folder.replace_file(NAME, "\n".join(lines).encode())
-        except OSError:
+        except (OSError, MemoryError):
             self.changed = True
             raise
 

@@ -64,7 +64,7 @@ class Logs:
         self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms, self._headroom)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._flusher = Flusher(disk, clock)
-        self._commits = GroupCommit(disk)
+        self._commits = GroupCommit(disk, clock)
         self._compactor = Compactor(self._shelf)
         self._uncompactable: set[PartitionLog] = set()
         self._deletions: set[asyncio.Task[None]] = set()
@@ -193,7 +193,10 @@ class Logs:
         while True:
             await self._clock.sleep(self._upkeep.flush_ms / 1000)
             self._headroom.look()
-            await self.flush()
+            try:
+                await self.flush()
+            except MemoryError:
+                _log.error("the logs are not flushed: out of memory; trying again")
 
     async def flush(self) -> None:
         await self._flusher.flush()
@@ -216,7 +219,7 @@ class Logs:
                 try:
                     log.roll_if_due(now_ms)
                     log.apply_retention(now_ms)
-                except (OSError, KafkaError) as error:
+                except (OSError, KafkaError, MemoryError) as error:
                     _log.error("cannot apply retention to %s: %s", log.directory, error)
 
     async def _compact_for_ever(self) -> None:
@@ -234,7 +237,7 @@ class Logs:
             except Malformed as error:
                 self._uncompactable.add(log)
                 _log.error("%s is not compacted any more: %s; check the disk", log.directory, error)
-            except (OSError, KafkaError) as error:
+            except (OSError, KafkaError, MemoryError) as error:
                 _log.error("cannot compact %s: %s", log.directory, error)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -263,5 +266,5 @@ class Logs:
         for log in logs:
             try:
                 log.close()
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 _log.error("cannot close %s cleanly: %s", log.directory, error)

@@ -51,7 +51,7 @@ class PartitionFolder:
             self.names_unsynced = False  # before the sync: a name that is made meanwhile needs another one
             try:
                 self.disk.sync_dir(self.directory)
-            except OSError:
+            except (OSError, MemoryError):
                 self.names_unsynced = True
                 raise
 
@@ -60,7 +60,7 @@ class PartitionFolder:
         self.names_unsynced = False
         try:
             self.disk.write_atomic(self.directory / name, data)
-        except OSError:
+        except (OSError, MemoryError):
             self.names_unsynced = True
             raise
 

@@ -159,7 +159,7 @@ class PartitionLog(TailView):
         if not internal and not transactional:
             try:
                 appended = tail.append_usual(records, leader_epoch, now_ms)
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 raise write_failed(tail, error) from error
             if appended is not None:
                 return appended
@@ -261,8 +261,8 @@ class PartitionLog(TailView):
         """A sync in steps; nobody else syncs this log within the block."""
         return self._durability.syncing(checkpoint=checkpoint)
 
-    def sync_failed(self, segment: Segment, error: OSError) -> None:
-        self._durability.sync_failed(segment, error)
+    def sync_failed(self, due: Syncing, segment: Segment, error: OSError | MemoryError) -> None:
+        self._durability.sync_failed(due, segment, error)
 
     def end_sync(self, due: Syncing) -> None:
         self._durability.end_sync(due)

@@ -81,7 +81,7 @@ class ProducerSnapshots(DerivedState):
                 file.append((encoded,))
             finally:
                 file.close()
-        except OSError:
+        except (OSError, MemoryError):
             return
         if offset not in self._stored:
             self._stored += (offset,)

@@ -46,13 +46,13 @@ class Rolling:
         tail = self._tail
         segment: Segment = tail.segments[-1]
         tail.now_ms = now_ms
-        if segment.size and tail.outgrown(segment, size, next_offset, now_ms):
-            try:
+        try:
+            if segment.size and tail.outgrown(segment, size, next_offset, now_ms):
                 segment = self.begin_segment(now_ms)
-            except OSError as error:
-                raise write_failed(tail, error) from error
-        if not segment.active:
-            segment.activate(tail.end_offset)
+            if not segment.active:
+                segment.activate(tail.end_offset)
+        except (OSError, MemoryError) as error:
+            raise write_failed(tail, error) from error
         if not segment.size:
             segment.first_append_ms = now_ms
         return segment

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from headrace.log.partition_log import PartitionLog
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, Buffer, crc_ok, read_header
+from headrace.world.disk import is_lack
 
 PIECE_BYTES = 1 << 20
 
@@ -25,7 +26,8 @@ class Scrubbed(NamedTuple):
 
 
 def scrub(log: PartitionLog, offset: int) -> Scrubbed:
-    """Check about a mebibyte from `offset` on; blocks."""
+    """Check about a mebibyte from `offset` on; blocks. A lack of descriptors or memory says nothing about the disk, and
+    is raised."""
     offset = max(offset, log.start_offset)
     below = log.end_offset
     if log.offline is not None or offset >= below:
@@ -35,7 +37,9 @@ def scrub(log: PartitionLog, offset: int) -> Scrubbed:
         data = log.read(offset, PIECE_BYTES, below, at_least_one=True).load()
         at, expected = _judged(data, offset)
         whole = at == len(data) and bool(data)
-    except OSError:  # the index or a header led astray
+    except OSError as error:  # the index or a header led astray
+        if is_lack(error):
+            raise
         data, expected, whole = b"", offset, False
     if not whole and log.cuts == cuts and log.start_offset <= expected < log.end_offset and _still(log, expected):
         return Scrubbed(expected, len(data), expected)
@@ -59,6 +63,8 @@ def _still(log: PartitionLog, offset: int) -> bool:
     """Whether the batch at `offset` is bad when it is read once more: the file may have been replaced meanwhile."""
     try:
         data = log.read(offset, 1, log.end_offset, at_least_one=True).load()
-    except OSError:
+    except OSError as error:
+        if is_lack(error):
+            raise
         return True
     return bool(data) and _judged(data, offset)[0] != len(data)

@@ -159,13 +159,17 @@ class Segment(SegmentTail):
                     file.append((data,))
                 finally:
                     file.close()
-        except OSError:
-            index = self.index(wait=True)
-            index.written = index.written_times = index.blocks = 0
-            self.index_stale = True
+        except (OSError, MemoryError):
+            self.index_not_stored()
             return
         if not self.active:
             self._shelf.indexes.keep(self, self.index(wait=True).size_bytes())
+
+    def index_not_stored(self) -> None:
+        """What `encode_index` gave has not been stored as a whole: the next time, all of it is."""
+        index = self.index(wait=True)
+        index.written = index.written_times = index.blocks = 0
+        self.index_stale = True
 
     def _load_index(self, wait: bool) -> SegmentIndex:
         if self.size == 0:

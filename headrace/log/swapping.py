@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.log import recovery
 from headrace.log.derived import Join
 from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability
-from headrace.log.failing import write_failed
+from headrace.log.failing import interrupted, write_failed
 from headrace.log.indexes import SegmentIndex
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.segment import Segment, Shelf, segment_path
 from headrace.log.states import LogStates
 from headrace.log.tail import LogTail
+from headrace.world.disk import is_lack
 
 
 class Swap(Struct, frozen=True):
@@ -72,13 +74,19 @@ class Swapping:
                 changes |= {"recovery_point": following, "segment": following, "position": 0}
                 changes |= {"has_producers": True, "first_append_ms": -1}
             self._tell_states(Join(self._folder, bases, old[0].base_offset, following, dropped_markers, tail.lock))
-            self._durability.settle(**changes)
-            self._swap_files(wanted, following)
             fresh = Segment(
                 self._shelf, self._folder.directory, old[0].base_offset, index.covered, tail.config.index_interval_bytes
             )
             fresh.adopt_index(index)
-            fresh.store_index(fresh.encode_index())
+            encoded = fresh.encode_index()
+            cleaned_before = self._folder.checkpoint.cleaned_to
+            self._durability.settle(**changes)
+            try:
+                self._swap_files(wanted, following)
+            except (OSError, MemoryError):  # not yet: the next run has to begin where this one did
+                self._folder.checkpoint = replace(self._folder.checkpoint, cleaned_to=cleaned_before)
+                raise
+            fresh.store_index(encoded)
             with tail.lock:
                 at = tail.segments.index(old[0])
                 tail.segments = (*tail.segments[:at], fresh, *tail.segments[at + len(old) :])
@@ -88,22 +96,44 @@ class Swapping:
         try:
             for state in self._states.walk:
                 state.joining(join)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise write_failed(self._tail, error) from error
 
     def _swap_files(self, wanted: Swap, following: int) -> None:
         disk, directory, first = self._shelf.disk, self._folder.directory, wanted.old[0].base_offset
         swap = directory / recovery.swap_name(first, following)
         due_ms = self._tail.now_ms + self._tail.config.file_delete_delay_ms
+        self._announce(wanted.cleaned, swap)
         try:
-            disk.rename(wanted.cleaned, swap)
-            disk.sync_dir(directory)
             self._doomed.add(wanted.old[0], due_ms, replaced=True)
             for segment in wanted.old[1:]:
                 self._doomed.add(segment, due_ms)
-            disk.sync_dir(directory)
+            self._sync_names()
             disk.rename(swap, segment_path(directory, first, ".log"))
-            disk.sync_dir(directory)
-        except OSError as error:
-            self._tail.offline = error
+            self._sync_names()
+        except (OSError, MemoryError) as error:
+            raise interrupted(self._tail, error) from error
+
+    def _announce(self, cleaned: Path, swap: Path) -> None:
+        """From now on the compacted file counts, also after a crash. If descriptors are lacking, it does not."""
+        disk = self._shelf.disk
+        self._folder.names_unsynced = True
+        try:
+            disk.rename(cleaned, swap)
+            disk.sync_dir(self._folder.directory)
+        except (OSError, MemoryError) as error:
+            if not is_lack(error):
+                raise interrupted(self._tail, error) from error
+            disk.rename(swap, cleaned)
             raise
+
+    def _sync_names(self) -> None:
+        """If descriptors are lacking, the next sync of the log does it: a crash before that leaves some of the changes
+        undone, from the last one back, and recovery finishes them."""
+        self._folder.names_unsynced = True
+        try:
+            self._folder.sync_names()
+        except (OSError, MemoryError) as error:
+            if not is_lack(error):
+                raise
+            self._tail.grown()

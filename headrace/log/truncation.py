@@ -2,8 +2,9 @@
 
 A part of a log, made anew for each time that it is needed. What it is about to do is written into the checkpoint first,
 and recovery finishes what a crash interrupts: so every step may be done again. Derived states are cut after the
-segments; if a crash comes between, loading them finds what is stored of what is gone (derived.py). All of it blocks and
-holds up appends, of which there are none meanwhile.
+segments; if a crash comes between, loading them finds what is stored of what is gone (derived.py). If descriptors or
+memory are lacking in the middle, the log is offline until it is truncated or started over again, which first finishes
+what was begun. All of it blocks and holds up appends, of which there are none meanwhile.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any
 from headrace.log.derived import LogOnDisk
 from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability
-from headrace.log.failing import refusal
+from headrace.log.failing import interrupted, refusal
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.reading import segment_at
 from headrace.log.segment import INDEX_SUFFIXES, Segment, Shelf
 from headrace.log.states import LogStates
 from headrace.log.tail import LogTail
 from headrace.wire.errors import KafkaError
+from headrace.world.disk import is_lack
 
 
 class Truncation:
@@ -49,21 +51,36 @@ class Truncation:
             self.restart_at(offset)
             return
         with self._durability.sync_lock, tail.lock:
-            if tail.offline is not None:
-                raise refusal(tail)
+            self._finish_begun()
             if offset >= tail.end_offset:
                 tail.epochs.cut_tail(offset)  # the last one may have no records
                 return
-            place = segment_at(tail.segments, offset)
-            segment = tail.segments[place]
-            position, offset = _end_before(segment, offset)
-            self._durability.settle(**self._changes(segment, position, offset))
-            try:
-                self._cut(place, position, offset)
-                self._durability.write_down(truncate_to=None)  # or the next start would cut what came after as well
-            except OSError as error:
-                tail.offline = error
-                raise refusal(tail) from error
+            self._truncate(offset)
+
+    def _truncate(self, offset: int) -> None:
+        tail = self._tail
+        place = segment_at(tail.segments, offset)
+        segment = tail.segments[place]
+        position, offset = _end_before(segment, offset)
+        self._durability.settle(**self._changes(segment, position, offset))
+        try:
+            self._cut(place, position, offset)
+            self._durability.write_down(truncate_to=None)  # or the next start would cut what came after as well
+        except (OSError, MemoryError) as error:
+            raise interrupted(tail, error) from error
+        tail.offline = None
+
+    def _finish_begun(self) -> None:
+        """Do what a lack of descriptors or memory has interrupted; KafkaError if the log is offline all the same."""
+        tail, point = self._tail, self._folder.checkpoint
+        if tail.offline is None:
+            return
+        if is_lack(tail.offline) and point.restart_at is not None:
+            self._restart(point.restart_at)
+        elif is_lack(tail.offline) and point.truncate_to is not None:
+            self._truncate(point.truncate_to)
+        else:
+            raise refusal(tail)
 
     def _changes(self, segment: Segment, position: int, offset: int) -> dict[str, Any]:
         point = self._folder.checkpoint
@@ -114,6 +131,9 @@ class Truncation:
             elif point.truncate_to is not None or point.restart_at is not None:
                 self._durability.settle(truncate_to=None, restart_at=None)
         except KafkaError as error:
+            lack = error.__cause__ if tail.offline is None else tail.offline
+            if lack is not None and is_lack(lack):
+                raise lack from None  # the log can be opened later
             if tail.offline is None:
                 reason = f"an unfinished truncation: {error.message}"
                 tail.offline = OSError(errno.EIO, reason, str(self._folder.directory))
@@ -122,27 +142,31 @@ class Truncation:
         """Drop everything and go on at `offset`, as a replica does whose records its leader no longer has."""
         tail = self._tail
         with self._durability.sync_lock, tail.lock:
-            if tail.offline is not None:
-                raise refusal(tail)
+            self._finish_begun()
             with tail.segments[-1].file:
                 pass  # so that there is a folder
-            self._durability.settle(
-                restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
-                has_producers=False, cleaned_to=0, thinned=False,
-            )  # fmt: skip
-            tail.cuts += 1
-            try:
-                self._start_over(offset)
-                self._durability.write_down(restart_at=None)  # or the next start would drop what came after
-            except OSError as error:
-                tail.offline = error
-                raise refusal(tail) from error
+            self._restart(offset)
+
+    def _restart(self, offset: int) -> None:
+        tail = self._tail
+        self._durability.settle(
+            restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
+            has_producers=False, cleaned_to=0, thinned=False,
+        )  # fmt: skip
+        tail.cuts += 1
+        try:
+            self._start_over(offset)
+            self._durability.write_down(restart_at=None)  # or the next start would drop what came after
+        except (OSError, MemoryError) as error:
+            raise interrupted(tail, error) from error
+        tail.offline = None
 
     def _start_over(self, offset: int) -> None:
         tail, folder = self._tail, self._folder
         for segment in tail.segments:
             self._doomed.add(segment, tail.now_ms + tail.config.file_delete_delay_ms)
         fresh = Segment(self._shelf, folder.directory, offset, 0, tail.config.index_interval_bytes)
+        fresh.file.create()
         tail.segments = (fresh,)
         tail.start_offset = tail.end_offset = self._durability.synced_offset = offset
         if tail.committed_offset is not None:
@@ -150,7 +174,6 @@ class Truncation:
         log = self._on_disk()
         for state in self._states.walk:
             state.restarted(log)
-        fresh.file.create()
         fresh.first_append_ms = tail.now_ms
         folder.names_unsynced = True
         folder.sync_names()

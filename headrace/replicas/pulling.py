@@ -16,6 +16,7 @@ from headrace.replicas.throttle import names
 from headrace.wire.batches import HEADER_BYTES, read_header
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+from headrace.world.disk import is_lack
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,8 @@ class Pulled:
             logger.info(
                 "%s: truncating %d records that its leader does not have", self.partition, self.offset - step.cut_at
             )
-        if step.cut_at < self.offset or step.ask_again:  # also if only an epoch without records has to be removed
+        # Also if only an epoch without records has to be removed, or an earlier truncation could not be finished.
+        if step.cut_at < self.offset or step.ask_again or is_lack(self.log.offline):
             await self.partition.followed_log.reshape(self.epoch, self.log.truncate_to, step.cut_at)
         if step.ask_again and self.asked_epoch >= 0:
             if self.asked_epoch >= asked:

@@ -15,10 +15,12 @@ from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import Clock
+from headrace.world.disk import is_lack
 
 logger = logging.getLogger(__name__)
 
 PASS_S = 24 * 3600.0
+_AGAIN_S = 10.0  # after a lack of descriptors or memory
 
 
 class Scrub:
@@ -46,6 +48,11 @@ class Scrub:
                 found = await self._host.off_loop(scrub, partition.log, offset)
             except KafkaError:  # the log was cut or closed meanwhile
                 return
+            except (OSError, MemoryError) as error:
+                if not is_lack(error):
+                    raise
+                await self._clock.sleep(_AGAIN_S)
+                continue
             self.bytes_read += found.size
             if found.damaged_at is not None:
                 self.damages += 1

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,8 +29,20 @@ else:
         from headrace.world._syncing_py import sync_all
 
 Buffer = bytes | bytearray | memoryview
+_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _WARM_BUFFERS = 8  # of a megabyte each, made when they are needed
 T = TypeVar("T")
+
+
+def is_lack(error: BaseException | None) -> bool:
+    """Whether the process or the system was out of descriptors or memory. The disk has done nothing wrong then: the
+    call has not begun, and may be repeated. What a failed sync raises is never such an error, whatever its cause."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _LACKS)
+
+
+def what_lacks(error: BaseException) -> str:
+    """For a message about a lack."""
+    return (isinstance(error, OSError) and error.strerror) or "out of memory"
 
 
 class File(Protocol):
@@ -62,7 +75,8 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Returns when the contents and size are on stable storage; raises OSError if this is unknown."""
+        """Returns when the contents and size are on stable storage; raises OSError, which is no lack (`is_lack`), if
+        this is unknown."""
         ...
 
     def close(self) -> None: ...
@@ -85,10 +99,13 @@ class Disk(Protocol):
 
     def remove_tree(self, path: Path) -> None: ...
 
-    def sync_dir(self, path: Path) -> None: ...
+    def sync_dir(self, path: Path) -> None:
+        """Its names are on stable storage when this returns. A lack (`is_lack`) means that nothing was tried."""
+        ...
 
     def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
-        """Sync each of these files of this disk, in as few calls as possible; returns an error or None for each."""
+        """Sync each of these files of this disk, in as few calls as possible; an error as of `File.sync`, or None, for
+        each. MemoryError if nothing was tried."""
         ...
 
     def read_bytes(self, path: Path) -> bytes:
@@ -177,7 +194,10 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _sync_error(error.errno) from None
 
     def fileno(self) -> int:
         return self._fd
@@ -191,6 +211,7 @@ class RealDisk:
 
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-disk")
+        self._unstarted = threads
         self._warm = WarmBuffers(_WARM_BUFFERS)
 
     def open(self, path: Path, *, create: bool = False) -> File:
@@ -219,13 +240,13 @@ class RealDisk:
     def sync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(fd)
+            _fsync(fd)
         finally:
             os.close(fd)
 
     def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
         codes = sync_all([cast(RealFile, file).fileno() for file in files])
-        return [OSError(code, os.strerror(code)) if code else None for code in codes]
+        return [_sync_error(code) if code else None for code in codes]
 
     def read_bytes(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -237,7 +258,7 @@ class RealDisk:
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
-            os.fsync(fd)
+            _fsync(fd)
         finally:
             os.close(fd)
         os.rename(fresh, path)
@@ -262,7 +283,35 @@ class RealDisk:
         return lambda: os.close(fd)
 
     async def off_loop(self, work: Callable[..., T], *args: object) -> T:
+        if self._unstarted:
+            self._start_threads()
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    def _start_threads(self) -> None:
+        """All of them at the first use. A pool that starts its threads one by one raises an error for work that it
+        carries out all the same, if the system refuses it another thread later."""
+        count, self._unstarted = self._unstarted, 0
+        together = threading.Barrier(count)  # so that none of them is idle before the last has started
+        try:
+            for _ in range(count):
+                self._pool.submit(together.wait)
+        except RuntimeError as error:
+            together.abort()
+            raise OSError(errno.EAGAIN, f"the system gives this process no more threads ({error})") from error
 
     def close(self) -> None:
         self._pool.shutdown()
+
+
+def _fsync(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise _sync_error(error.errno) from None
+
+
+def _sync_error(code: int | None) -> OSError:
+    """What a failed sync raises. The system may have dropped the pages that it was to write, for a lack of memory as
+    for any other reason, so that must not look like a lack, after which the call may be repeated."""
+    known = errno.EIO if code is None or code in _LACKS else code
+    return OSError(known, os.strerror(known))
