@@ -67,6 +67,11 @@ class Machine:
     def running(self) -> bool:
         return self.process is not None
 
+    @property
+    def epoch(self) -> int | None:
+        """The broker epoch that the running process has registered, None if there is none."""
+        return None if self.broker is None or self.broker.epoch < 0 else self.broker.epoch
+
     def start(self) -> None:
         """Starts the broker, and restarts it whenever it ends by itself, as a supervisor does."""
         if self.process is None:

@@ -1,9 +1,10 @@
 """The faults of a simulation: a plan drawn from the seed, and how each fault is injected and removed.
 
 Every fault has a beginning and an end; several may overlap. The faults are limited by what headrace promises: an
-acknowledged record survives as long as one in-sync replica keeps its disk. So power is cut on one machine at a time,
-and not again before every replica is back in sync; with `headrace.flush=fsync` all machines may lose power at once. All
-other faults are random. Used by sim/story.py; `KINDS` is the list for docs/simulation.md.
+acknowledged record survives as long as one in-sync replica keeps its disk. So one machine at a time loses power or its
+disk, and the next one only when every running process is back in sync (`in_sync`); with `headrace.flush=fsync` all
+machines may lose power at once. All other faults are random. Used by sim/story.py; `KINDS` is the list for
+docs/simulation.md.
 """
 
 from __future__ import annotations
@@ -205,7 +206,15 @@ class Faults:
 
 
 def in_sync(cluster: SimCluster) -> bool:
-    """Whether every broker runs and every partition has all its replicas in sync, as ZooKeeper knows it."""
-    if not all(machine.running for machine in cluster.machines.values()):
+    """Whether the running process of every broker is in sync for each of its replicas, as ZooKeeper knows it.
+
+    An ISR entry names one start of a broker, by its epoch. The entry of an earlier process remains until that session
+    has ended, and says nothing about what is on the broker's disk now.
+    """
+    epochs = {machine.id: machine.epoch for machine in cluster.machines.values()}
+    if None in epochs.values():
         return False
-    return all(len(state.isr) == len(state.replicas) and not state.removing for state in cluster.states())
+    return all(
+        not state.removing and set(state.isr) == {(broker, epochs[broker]) for broker in state.replicas}
+        for state in cluster.states()
+    )

@@ -102,6 +102,7 @@ class Broker:
         self._close_metrics: Callable[[], None] | None = None
         self._running: asyncio.Task[None] | None = None
         self._store: Store
+        self._epoch = -1  # of a broker that stands alone
         self._standing: Standing | None = None  # in a cluster
         self._all_peers: list[Peers] = []
 
@@ -208,7 +209,7 @@ class Broker:
             peers.close()
         if clean:
             await self._world.disk.off_loop(self._host.save_watermarks)
-            await self._logs.close(self._epoch if self._standing is None else self._standing.epoch)
+            await self._logs.close(self.epoch)
         else:
             self._logs.abandon()
         await self._store.close()
@@ -225,6 +226,11 @@ class Broker:
     @property
     def address(self) -> Address:
         return self._listener.address
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch under which this process registered last; -1 before that."""
+        return self._epoch if self._standing is None else self._standing.epoch
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -1,4 +1,7 @@
-"""A disk that is replaced by an empty one: whoever has it is never taken for somebody who lost nothing."""
+"""A disk that lost its content: the broker that has it is never taken for one that lost nothing.
+
+Also when a simulation may take a disk at all: `in_sync` (sim/faults.py) asks for the running process of each replica.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from headrace.wire.records import encode_batch
 from sim.clients.caller import Caller, Nobody
 from sim.clients.producer import produce_request, told
 from sim.clients.reader import Shelf, sure_end
-from sim.cluster import SimCluster
+from sim.cluster import Machine, SimCluster
 from sim.faults import in_sync
 from sim.history.event import READ_UNCOMMITTED
 from sim.loop import run
@@ -82,3 +85,71 @@ def test_who_comes_back_with_an_empty_disk_leads_only_when_it_has_everything_aga
         cluster.bury()
 
     run(story(), seed=7, limit_s=3600)
+
+
+def lose(machine: Machine, fault: str) -> None:
+    if fault == "power":
+        machine.cut_power()
+    else:
+        machine.kill()
+        machine.replace_disk()
+
+
+async def came_up(seed: int) -> tuple[SimCluster, Caller]:
+    cluster = SimCluster(seed, 3)
+    cluster.start()
+    caller = cluster.caller("client")
+    await caller.create_topic(TOPIC, 1, {})
+    assert await cluster.until(lambda: in_sync(cluster), 60), "the cluster does not come up"
+    return cluster, caller
+
+
+@pytest.mark.usefixtures("swept")
+@pytest.mark.parametrize("fault", ["power", "wipe"])
+@pytest.mark.parametrize("zookeeper", ["there", "away"])
+def test_a_broker_that_lost_writes_is_in_sync_only_once_its_new_process_is(fault: str, zookeeper: str) -> None:
+    """Until the session of the old process ends, every ISR still names it, and every broker runs."""
+
+    async def story() -> None:
+        cluster, _ = await came_up(8)
+        machine = cluster.machines[2]
+        lost = machine.epoch
+        if zookeeper == "away":
+            cluster.ensemble.stop()
+        lose(machine, fault)
+        machine.start()
+        assert not in_sync(cluster)
+        if zookeeper == "away":
+            assert not await cluster.until(lambda: in_sync(cluster), 10)
+            cluster.ensemble.start()
+        assert await cluster.until(lambda: in_sync(cluster), 60), "the cluster does not come back"
+        assert machine.epoch is not None
+        assert machine.epoch > (lost or 0)
+        assert all((2, machine.epoch) in state.isr for state in cluster.states())
+        cluster.bury()
+
+    run(story(), seed=8, limit_s=3600)
+
+
+@pytest.mark.usefixtures("swept")
+@pytest.mark.parametrize("zookeeper", ["there", "away"])
+@pytest.mark.parametrize("faults", [("power", "wipe", "wipe"), ("wipe", "wipe", "power"), ("wipe", "wipe", "wipe")])
+def test_nothing_is_lost_when_every_disk_is_taken_as_soon_as_that_is_permitted(
+    faults: tuple[str, ...], zookeeper: str
+) -> None:
+    async def story() -> None:
+        cluster, caller = await came_up(9)
+        for number in range(5):
+            await write(caller, number)
+        if zookeeper == "away":
+            cluster.ensemble.stop()
+            asyncio.get_running_loop().call_later(10, cluster.ensemble.start, context=cluster.ensemble.context)
+        for machine, fault in zip(cluster.machines.values(), faults, strict=True):
+            assert await cluster.until(lambda: in_sync(cluster), 120), "the cluster does not come back"
+            lose(machine, fault)
+            machine.start()
+        assert await cluster.until(lambda: in_sync(cluster), 120), "the cluster does not come back"
+        assert await read(caller) == [f"uid{number}" for number in range(5)]
+        cluster.bury()
+
+    run(story(), seed=9, limit_s=3600)
