@@ -7,8 +7,7 @@ keeps this replica in `last_known`, and the longest log is chosen only once it h
 it here once the remaining members have been registered, with the same broker epoch as in the ISR, for longer than the
 session of a dead broker can last.
 
-Sessions end only while ZooKeeper is available, and get their full timeout again when it comes back. So only the time
-since this broker's last reconnection counts. Runs while its broker is the controller.
+Only uninterrupted contact with ZooKeeper counts (contact.py). Runs while its broker is the controller.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from headrace.cluster import election
 from headrace.cluster.change import State, in_groups
-from headrace.cluster.store import SessionState, Store
+from headrace.cluster.contact import Contact
+from headrace.cluster.store import Store
 from headrace.model.image import NO_LEADER, ClusterImage, PartitionImage
 from headrace.model.topic_partition import TopicPartition
 from headrace.world.clock import Clock
@@ -43,12 +43,8 @@ class Leavers:
         self._wait_s = _SESSIONS * session_timeout_s
         self._image = image
         self._write = write
-        self._in_touch_since_s = clock.monotonic()
+        self._contact = Contact(store, clock)
         self._seen: dict[TopicPartition, tuple[Parting, float]] = {}  # since when
-        store.on_session(self._on_session)
-
-    def _on_session(self, state: SessionState) -> None:
-        self._in_touch_since_s = self._clock.monotonic()  # at any session event: the connection was lost in between
 
     async def run(self) -> None:
         self._seen.clear()
@@ -77,7 +73,7 @@ class Leavers:
             partition = image.partition(*place)
             if partition is None or _parting(partition) != parting:
                 continue
-            if now_s - max(since_s, self._in_touch_since_s) >= self._wait_s:
+            if min(now_s - since_s, self._contact.lasted_s()) >= self._wait_s:
                 after = election.without_leavers(partition, image.brokers)
                 if after is not None:
                     yield place.topic, after

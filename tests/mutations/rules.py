@@ -215,6 +215,13 @@ CASES = [
         f"{ELECTION}:test_who_left_is_waited_for_when_those_who_stayed_were_dead_and_lost_what_they_had",
     ),
     case(
+        14,
+        "cluster.contact",
+        "        self._since_s = self._clock.monotonic() if state is SessionState.CONNECTED else None",
+        "        self._since_s = self._clock.monotonic()",
+        "tests.unit.cluster.test_leavers:test_nobody_is_forgotten_while_zookeeper_is_away",
+    ),
+    case(
         15,
         "cluster.election",
         "    return unclean or (bool(partition.last_known) and everybody_is_back)",

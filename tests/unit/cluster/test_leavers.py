@@ -49,6 +49,10 @@ class Room:
             await self.clock.sleep(began_s + at_s - self.clock.monotonic())
             if what == "cut":
                 self.ensemble.break_connection("broker")
+            elif what == "stop":
+                self.ensemble.stop()
+            elif what == "start":
+                self.ensemble.start()
             elif what == "restart":
                 self.set(replace(PARTED, isr_epochs=(10, 21)))
                 self.image = replace(
@@ -72,6 +76,13 @@ def test_time_without_zookeeper_does_not_count() -> None:
     forgotten_s = run(Room().play([(5.0, "cut")]), seed=1)
     assert forgotten_s is not None
     assert forgotten_s >= 11.0
+
+
+def test_nobody_is_forgotten_while_zookeeper_is_away() -> None:
+    """Nobody's session ends meanwhile; and the store may keep the write, which then takes effect at the return."""
+    forgotten_s = run(Room().play([(5.0, "stop"), (30.0, "start")]), seed=1)
+    assert forgotten_s is not None
+    assert forgotten_s >= 36.0
 
 
 def test_nobody_is_forgotten_while_one_who_stayed_is_not_who_it_was() -> None:
