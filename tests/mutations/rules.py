@@ -290,8 +290,8 @@ CASES = [
     case(
         23,
         "log.failing",
-        "    file.truncate(segment.size)\n    try:",
-        "    try:",
+        "        file.truncate(segment.size)\n        file.sync()",
+        "        file.sync()",
         f"{HERE}:a_short_write_leaves_no_bytes_behind",
     ),
     case(
