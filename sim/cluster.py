@@ -26,6 +26,7 @@ from headrace.server.broker import Broker
 from headrace.world.entropy import SeededEntropy
 from headrace.world.world import World
 from sim.clients.caller import Caller
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from sim.net import SimNetwork
@@ -84,7 +85,8 @@ class Machine:
         cluster = self._cluster
         config = replace(broker_config(self._settings), broker_id=self.id, rack=self.name)
         entropy = SeededEntropy(hash((cluster.seed, self.id, self._lives)))
-        world = World(self.clock, self.disk, cluster.network.host(self.name), entropy)
+        computing = SimComputing(random.Random(f"computing {cluster.seed} {self.id} {self._lives}"))
+        world = World(self.clock, self.disk, cluster.network.host(self.name), entropy, computing)
         broker = self.broker = Broker(
             world, config, DATA, (self.name, PORT), open_store=lambda: cluster.ensemble.connect(self.name)
         )

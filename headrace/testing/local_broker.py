@@ -27,6 +27,7 @@ from headrace.world.clock import AdvanceableClock
 from headrace.world.disk import RealDisk
 from headrace.world.entropy import SystemEntropy
 from headrace.world.net import RealNet
+from headrace.world.threads import computing_thread
 from headrace.world.world import World
 
 T = TypeVar("T")
@@ -65,9 +66,9 @@ class _BrokerRun:
 
     async def _live(self) -> None:
         self.clock.advance(self._shift_s)
-        disk = RealDisk()
+        disk, computing = RealDisk(), computing_thread()
         try:
-            world = World(self.clock, disk, RealNet(), SystemEntropy())
+            world = World(self.clock, disk, RealNet(), SystemEntropy(), computing)
             broker = Broker(world, self._config, self._data, (HOST, self._port))
             await broker.start()
             self.ready.set_result(broker.address[1])
@@ -81,6 +82,7 @@ class _BrokerRun:
             await broker.stop(clean=self._clean)
         finally:
             disk.close()
+            computing.close()
 
     async def push(self, seconds: float) -> None:
         self.clock.advance(seconds)

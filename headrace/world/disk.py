@@ -7,17 +7,15 @@ caller requests durability explicitly: data is safe after `File.sync`, a new, re
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import os
 import shutil
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from headrace.world.threads import Threads
 from headrace.world.warm_buffers import WarmBuffers
 
 if TYPE_CHECKING:
@@ -210,8 +208,7 @@ class RealDisk:
     """The operating system's files. Folders are created with mode 0700 and files with 0600: the data is private."""
 
     def __init__(self, threads: int = 4) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-disk")
-        self._unstarted = threads
+        self._threads = Threads(threads, "headrace-disk")
         self._warm = WarmBuffers(_WARM_BUFFERS)
 
     def open(self, path: Path, *, create: bool = False) -> File:
@@ -283,24 +280,10 @@ class RealDisk:
         return lambda: os.close(fd)
 
     async def off_loop(self, work: Callable[..., T], *args: object) -> T:
-        if self._unstarted:
-            self._start_threads()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
-
-    def _start_threads(self) -> None:
-        """All of them at the first use. A pool that starts its threads one by one raises an error for work that it
-        carries out all the same, if the system refuses it another thread later."""
-        count, self._unstarted = self._unstarted, 0
-        together = threading.Barrier(count)  # so that none of them is idle before the last has started
-        try:
-            for _ in range(count):
-                self._pool.submit(together.wait)
-        except RuntimeError as error:
-            together.abort()
-            raise OSError(errno.EAGAIN, f"the system gives this process no more threads ({error})") from error
+        return await self._threads.off_loop(work, *args)
 
     def close(self) -> None:
-        self._pool.shutdown()
+        self._threads.close()
 
 
 def _fsync(fd: int) -> None:

@@ -1,4 +1,4 @@
-"""The four interfaces to the outside (doors), passed together to where a broker is built."""
+"""The interfaces to the outside (doors), passed together to where a broker is built."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from headrace.world.clock import Clock, SystemClock
 from headrace.world.disk import Disk, RealDisk
 from headrace.world.entropy import Entropy, SystemEntropy
 from headrace.world.net import Net, RealNet
+from headrace.world.threads import Computing, computing_thread
 
 
 class World(Struct, frozen=True):
@@ -15,7 +16,8 @@ class World(Struct, frozen=True):
     disk: Disk
     net: Net
     entropy: Entropy
+    computing: Computing
 
 
 def real_world() -> World:
-    return World(SystemClock(), RealDisk(), RealNet(), SystemEntropy())
+    return World(SystemClock(), RealDisk(), RealNet(), SystemEntropy(), computing_thread())
