@@ -129,11 +129,14 @@ class Moment(Struct):
     occasion: Occasion
     folder: PartitionFolder
     end_offset: int
-    bases: Sequence[int]
-    """The base offsets of its segments."""
+    segments: Sequence[Segment]
     now_ms: int
     fields: dict[str, bool]
     """What the checkpoint is to say for a state (`has_producers`, `thinned`); filled in by that state."""
+
+    @property
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.segments]
 
 
 class Store(NamedTuple):

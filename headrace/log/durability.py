@@ -208,8 +208,7 @@ class Durability:
     def moment(self, occasion: Occasion) -> Moment:
         """Now; called with the tail's lock held."""
         tail = self._tail
-        bases = [segment.base_offset for segment in tail.segments]
-        return Moment(occasion, self._folder, tail.end_offset, bases, tail.now_ms, {})
+        return Moment(occasion, self._folder, tail.end_offset, tail.segments, tail.now_ms, {})
 
     def store_at_end(self) -> None:
         """Store the states where a segment begins, or where the log was cut: without waiting for the disk."""

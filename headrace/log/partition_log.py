@@ -31,6 +31,7 @@ from headrace.log.indexes import SegmentIndex
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, slice_of
 from headrace.log.rolling import Rolling
+from headrace.log.sealed import Gap
 from headrace.log.segment import Segment, Shelf
 from headrace.log.swapping import Swap, Swapping
 from headrace.log.tail import LogTail, TailView
@@ -61,7 +62,7 @@ class PartitionLog(TailView):
             shelf.headroom, now_ms, unsynced, self,
         )  # fmt: skip
         tail.offline = loaded.damage
-        tail.changed = loaded.scanned_bytes > 0
+        tail.changed = loaded.scanned_bytes > 0 or states.sealed.unwritten
         tail.hears_all = states.hears_all
         self._shelf = shelf
         self._doomed = DoomedFiles(shelf, folder, states)
@@ -111,6 +112,11 @@ class PartitionLog(TailView):
     @property
     def thinned(self) -> bool:
         return self._thinned.known
+
+    @property
+    def missing(self) -> tuple[Gap, ...]:
+        """Offsets that it had when it was closed, and did not have when it was opened."""
+        return self._states.sealed.gaps
 
     @property
     def dedup(self) -> Dedup | None:

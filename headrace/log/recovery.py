@@ -26,7 +26,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from headrace.log import checkpoint as checkpoints
-from headrace.log import derived, identity
+from headrace.log import derived, identity, sealed
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.derived import LogOnDisk
 from headrace.log.indexes import SegmentIndex
@@ -98,14 +98,15 @@ def load(shelf: Shelf, directory: Path, config: TopicConfig, now_ms: int) -> Loa
         bases = [point.start_offset]
         segments = [Segment(shelf, directory, point.start_offset, 0, config.index_interval_bytes)]
         segments[0].file.absent = True
+    segments = states.sealed.check(folder, segments, _whole_batches)
     active = segments[-1]
     active.first_append_ms = point.first_append_ms if active.base_offset == point.segment else now_ms
     loaded = Loaded(
         folder,
         states,
         segments,
-        start_offset=max(point.start_offset, bases[0]),
-        end_offset=max(point.recovery_point, bases[-1]),
+        start_offset=max(point.start_offset, segments[0].base_offset),
+        end_offset=max(point.recovery_point, active.base_offset),
         clean=point.clean and (active.base_offset, active.size) == (point.segment, point.position),
     )
     safe_to = loaded.end_offset if loaded.clean else _scan(loaded)
@@ -172,7 +173,7 @@ def _finish_swap(folder: PartitionFolder, swap: str, names: list[str], suffixes:
     replaced = [name for name in names if _is_of_a_segment(name, suffixes) and first <= int(name[:20]) < following]
     stays = {segment_path(directory, first, suffix).name for suffix in suffixes}
     gone = [name for name in replaced if name not in stays]
-    for name in gone:
+    for name in (*gone, sealed.NAME):  # the list may still tell of the old file
         disk.remove(directory / name)
     disk.sync_dir(directory)
     target = segment_path(directory, first, ".log")
@@ -199,7 +200,8 @@ def _scan(loaded: Loaded) -> int:
     for place in range(at, len(segments)):
         segment = segments[place]
         if segment.base_offset != expected and place > at:  # what came before it is lost: a hole, not a gap
-            _remove_from(loaded, place)
+            if expected >= point.recovery_point:
+                _remove_from(loaded, place)
             break
         size = segment.size
         expected = _scan_segment(loaded, segment, position, expected)
@@ -271,6 +273,14 @@ def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int) -
     index.covered = segment.size = end
     segment.adopt_index(index)
     return expected
+
+
+def _whole_batches(segment: Segment) -> tuple[int, int]:
+    """(size, next offset) of what can be used of a sealed segment that is damaged."""
+    size, expected = 0, segment.base_offset
+    for position, header in _sound_batches(segment, 0, expected):
+        size, expected = position + header.size, header.next_offset
+    return size, expected
 
 
 def _sound_batches(segment: Segment, position: int, expected: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -9,6 +9,7 @@ from headrace.log.dedup import SeenIds
 from headrace.log.derived import PLAIN, PRODUCER, DerivedState, Moment, Store, StoredBatch
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_snapshots import ProducerSnapshots
+from headrace.log.sealed import SealedSegments
 from headrace.log.thinned import Thinned
 
 MORE: list[Callable[[], DerivedState]] = []
@@ -18,17 +19,19 @@ MORE: list[Callable[[], DerivedState]] = []
 class LogStates:
     """The states of one log. `walk` has all of them, in the order in which they are told and loaded."""
 
-    __slots__ = ("aborted_txns", "epochs", "seen_ids", "snapshots", "thinned", "walk")
+    __slots__ = ("aborted_txns", "epochs", "sealed", "seen_ids", "snapshots", "thinned", "walk")
 
     def __init__(self) -> None:
         self.epochs = LeaderEpochs()
         self.thinned = Thinned()
+        self.sealed = SealedSegments()
         self.snapshots = ProducerSnapshots()
         self.aborted_txns = AbortedTxns(self.snapshots.states)
         self.seen_ids = SeenIds(self.snapshots.states)
         self.walk: tuple[DerivedState, ...] = (
             self.epochs,
             self.thinned,
+            self.sealed,
             self.aborted_txns,  # before the producers: a marker is compared with what is open
             self.snapshots,
             self.seen_ids,

@@ -89,6 +89,7 @@ class LogMachine(RuleBasedStateMachine):
         self.unsynced: set[PartitionLog] = set()
         loaded = recovery.load(self.shelf, FOLDER, CONFIG, self.now_ms)
         self.log = PartitionLog(self.shelf, loaded, CONFIG, self.unsynced, self.now_ms)
+        assert self.log.missing == ()  # nothing that a crash or the log itself does looks like damage
         self.log.finish_truncation()
 
     # -- appending ----------------------------------------------------------------------------------------------------
