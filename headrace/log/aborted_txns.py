@@ -16,6 +16,7 @@ disk, the k-th entry of a segment at 36 * k.
 
 from __future__ import annotations
 
+import logging
 import struct
 from array import array
 from bisect import bisect_left
@@ -30,6 +31,8 @@ from headrace.log.partition_folder import PartitionFolder
 from headrace.log.producer_state import EndedTxn, ProducerStates
 from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".txnindex"
 _FIELDS = struct.Struct(">qqqq")
@@ -154,7 +157,8 @@ class AbortedTxns(DerivedState):
                 data = folder.disk.read_bytes(_path(folder.directory, base))
             except FileNotFoundError:
                 continue
-            if not self._take(data, end) and base < torn_from:
+            if not (data and self._take(data, end)) and base < torn_from:
+                logger.warning("%s is damaged: it is made again from the log", _path(folder.directory, base))
                 return False
         return True
 
@@ -263,9 +267,13 @@ def save(disk: Disk, directory: Path, work: Sequence[Unsaved]) -> None:
 
 
 def replace_file(disk: Disk, directory: Path, base_offset: int, entries: bytes) -> None:
-    """A segment's file as a whole, durably."""
-    if entries or disk.exists(_path(directory, base_offset)):
-        disk.write_atomic(_path(directory, base_offset), entries)
+    """A segment's file as a whole, durably. Without an entry there is none: an empty one has lost its entries."""
+    path = _path(directory, base_offset)
+    if entries:
+        disk.write_atomic(path, entries)
+    elif disk.exists(path):
+        disk.remove(path)
+        disk.sync_dir(directory)
 
 
 def cut_file(disk: Disk, directory: Path, base_offset: int, count: int) -> None:

@@ -20,14 +20,18 @@ have been written. `clean` says that the log ended there: nothing needs a scan i
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.model.failure import other_version
 from headrace.wire.checksum import crc32c
 from headrace.world.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 NAME = "checkpoint"
 SLOT_BYTES = 512
@@ -114,10 +118,22 @@ def choose(data: bytes) -> Checkpoint | None:
 
 
 def load(disk: Disk, directory: Path) -> Checkpoint | None:
+    """None if there is none that can be used; Failure if a later version has written it."""
+    path = directory / NAME
     try:
-        return choose(disk.read_bytes(directory / NAME))
+        data = disk.read_bytes(path)
     except FileNotFoundError:
         return None
+    for at in (0, SLOT_BYTES, 2 * SLOT_BYTES):
+        magic, version = data[at : at + 4], int.from_bytes(data[at + 4 : at + 6], "big")
+        if magic == _MAGIC and version > _VERSION:
+            raise other_version(path, version, _VERSION)
+    found = choose(data)
+    if found is None and any(data):  # zeros: a crash came before it was written for the first time
+        logger.warning(
+            "%s is damaged: the whole log is checked, and records that DeleteRecords took away may be back", path
+        )
+    return found
 
 
 def settle(disk: Disk, directory: Path, checkpoint: Checkpoint) -> Checkpoint:

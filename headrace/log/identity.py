@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from headrace.model.failure import Failure
+from headrace.model.failure import other_version
 from headrace.world.disk import Disk
 
 NAME = "partition.id"
@@ -38,9 +38,12 @@ def load(disk: Disk, directory: Path) -> uuid.UUID:
     if len(lines) < 2 or not lines[0].startswith("headrace-partition "):
         return UNKNOWN
     if lines[0] != _FIRST_LINE:
-        raise Failure(f"{directory / NAME} was written by another version of headrace ({lines[0]}); run that version")
+        raise other_version(directory / NAME, lines[0].split(" ", 1)[1], 1)
     key, _, value = lines[1].partition(" ")
-    return uuid.UUID(value) if key == "topic_id" and len(value) == 36 else UNKNOWN
+    try:
+        return uuid.UUID(value) if key == "topic_id" and len(value) == 36 else UNKNOWN
+    except ValueError:
+        return UNKNOWN
 
 
 def make_folder(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:

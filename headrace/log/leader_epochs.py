@@ -7,16 +7,22 @@ epoch; later epochs are found again in the batches themselves, so appending need
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from headrace.log.derived import EPOCH, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch, Trim
 from headrace.log.partition_folder import PartitionFolder
+from headrace.model.failure import other_version
 from headrace.world.disk import Disk
 
+logger = logging.getLogger(__name__)
+
 NAME = "leader-epoch-checkpoint"
-_FIRST_LINE = "headrace-leader-epochs 1"
+_NAMED, _VERSION = "headrace-leader-epochs ", "1"
 
 
 class LeaderEpochs(DerivedState):
@@ -73,8 +79,12 @@ class LeaderEpochs(DerivedState):
     # -- as derived state ---------------------------------------------------------------------------------------------
 
     def load(self, log: LogOnDisk) -> int:
-        self.entries = load(log.folder.disk, log.folder.directory).entries
+        stored = load(log.folder.disk, log.folder.directory)
+        self.entries = [] if stored is None else stored
         self.latest = self.entries[-1][0] if self.entries else -1
+        if stored is None:
+            self.changed = True
+            return log.start_offset
         if log.clean:
             return log.end_offset
         self.cut_tail(min(log.safe_to + 1, log.end_offset))  # also of an epoch that begins there every replica may know
@@ -99,7 +109,7 @@ class LeaderEpochs(DerivedState):
 
     def _save(self, folder: PartitionFolder) -> None:
         self.changed = False  # before the entries are read: one that comes meanwhile needs another write
-        lines = [_FIRST_LINE, *(f"{epoch} {start}" for epoch, start in self.entries), ""]
+        lines = [_NAMED + _VERSION, *(f"{epoch} {start}" for epoch, start in self.entries), ""]
         try:
             folder.replace_file(NAME, "\n".join(lines).encode())
         except (OSError, MemoryError):
@@ -107,11 +117,27 @@ class LeaderEpochs(DerivedState):
             raise
 
 
-def load(disk: Disk, directory: Path) -> LeaderEpochs:
+def load(disk: Disk, directory: Path) -> list[tuple[int, int]] | None:
+    """None if the file is damaged: what it said is then read from the batches. Failure if it is of a later version."""
+    path = directory / NAME
     try:
-        lines = disk.read_bytes(directory / NAME).decode().split("\n")
+        first, *lines, last = disk.read_bytes(path).decode("utf-8", "replace").split("\n")
     except FileNotFoundError:
-        return LeaderEpochs()
-    if lines[0] != _FIRST_LINE:
-        raise ValueError(f"{directory / NAME} is of another version: {lines[0]!r}, expected {_FIRST_LINE!r}")
-    return LeaderEpochs([(int(epoch), int(start)) for epoch, start in (line.split() for line in lines[1:] if line)])
+        return []
+    except ValueError:
+        first, lines, last = "", [], ""
+    version = first.removeprefix(_NAMED)
+    if version != first and version.isdecimal() and version != _VERSION:
+        raise other_version(path, version, int(_VERSION))
+    try:
+        entries = [(int(epoch), int(start)) for epoch, start in (line.split() for line in lines)]
+        if version != _VERSION or last or not _rising(entries):
+            raise ValueError
+    except ValueError:
+        logger.warning("%s is damaged: it is made again from the batches", path)
+        return None
+    return entries
+
+
+def _rising(entries: Sequence[tuple[int, int]]) -> bool:
+    return all(epoch < later and start < start_later for (epoch, start), (later, start_later) in pairwise(entries))

@@ -63,6 +63,7 @@ class Logs:
         self._headroom = Headroom(disk, folder, upkeep.reserve_bytes)
         self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms, self._headroom)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._unopened: set[tuple[str, int]] = set()  # at the start, and not since
         self._flusher = Flusher(disk, clock)
         self._commits = GroupCommit(disk, clock)
         self._compactor = Compactor(self._shelf)
@@ -84,7 +85,8 @@ class Logs:
     async def open(
         self, wanted: Callable[[str], TopicConfig | None], progress: Callable[[int, int], None] | None = None
     ) -> None:
-        """Open every partition folder that is wanted. Others are left alone: unclaimed data is not deleted."""
+        """Open every partition folder that is wanted. Others are left alone: unclaimed data is not deleted. One that
+        cannot be opened keeps no other from it: `create` tries it again, and says why."""
         names = sorted(self._disk.list_dir(self.folder))
         for name in names:
             if name.endswith(".deleted"):
@@ -104,22 +106,33 @@ class Logs:
         done = 0
         for finished in asyncio.as_completed([self._disk.off_loop(self._open_some, c, now_ms) for c in chunks]):
             for place, log in await finished:
+                done += 1
+                if log is None:
+                    self._unopened.add(place)
+                    continue
                 self._logs[place] = log
                 if log.offline is not None:
                     _log.error("%s", log.offline)
-                done += 1
             if progress is not None:
                 progress(done, len(jobs))
 
     def _open_some(
         self, jobs: list[tuple[tuple[str, int], str, TopicConfig]], now_ms: int
-    ) -> list[tuple[tuple[str, int], PartitionLog]]:
-        return [(place, self._open_log(self.folder / name, config, now_ms)) for place, name, config in jobs]
+    ) -> list[tuple[tuple[str, int], PartitionLog | None]]:
+        opened: list[tuple[tuple[str, int], PartitionLog | None]] = []
+        for place, name, config in jobs:
+            try:
+                opened.append((place, self._open_log(self.folder / name, config, now_ms)))
+            except Exception:  # whatever one partition's files do to us
+                opened.append((place, None))
+        return opened
 
     def _open_log(self, directory: Path, config: TopicConfig, now_ms: int) -> PartitionLog:
         loaded = recovery.load(self._shelf, directory, config, now_ms)
         log = PartitionLog(self._shelf, loaded, config, self._flusher.unsynced, now_ms)
         log.finish_truncation()
+        for gap in log.missing:
+            _log.error("%s", gap.told(directory))
         if loaded.scanned_bytes and log.offline is None:
             if config.fsync:
                 log.sync()  # what a client may read on such a topic must be on disk
@@ -132,11 +145,13 @@ class Logs:
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
         """The log of a new partition. Its folder is made for its first records and becomes durable with them.
 
-        A folder of that name is taken up if it is this topic's, and set aside for removal if it is another's.
+        A folder of that name is taken up if it is this topic's, and set aside for removal if it is another's. One that
+        could not be opened at the start has been found to be this topic's already, and is tried again.
         """
         directory = self.folder / identity.folder_name(topic, partition)
         now_ms = self._clock.now_ms()
-        if self._disk.exists(directory) and identity.load(self._disk, directory) != topic_id:
+        known = (topic, partition) in self._unopened
+        if not known and self._disk.exists(directory) and identity.load(self._disk, directory) != topic_id:
             self._set_aside(directory)
         if self._disk.exists(directory):
             log = self._open_log(directory, config, now_ms)
@@ -144,6 +159,7 @@ class Logs:
             unborn = recovery.unborn(self._shelf, directory, topic_id, config, now_ms)
             log = PartitionLog(self._shelf, unborn, config, self._flusher.unsynced, now_ms)
         self._logs[topic, partition] = log
+        self._unopened.discard((topic, partition))
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -249,7 +265,7 @@ class Logs:
         chunks = [logs[at : at + _AT_ONCE] for at in range(0, len(logs), _AT_ONCE)]
         await asyncio.gather(*(self._disk.off_loop(self._close_some, chunk) for chunk in chunks))
         await asyncio.gather(*self._deletions)
-        clean = all(log.closed_cleanly for log in logs)
+        clean = not self._unopened and all(log.closed_cleanly for log in logs)
         self.abandon()
         if clean:
             await self._disk.off_loop(mark_clean, self._disk, self.folder, broker_epoch)

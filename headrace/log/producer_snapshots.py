@@ -8,11 +8,15 @@ begins and those of the last two recovery points, because the newest checkpoint 
 
 from __future__ import annotations
 
+import logging
+
 from headrace.log import producer_state
 from headrace.log.derived import MARKER, PRODUCER, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch, Trim
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.producer_state import EXPIRY_MS, ProducerStates
 from headrace.log.segment import segment_path
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".snapshot"
 
@@ -95,11 +99,13 @@ class ProducerSnapshots(DerivedState):
 def newest(states: ProducerStates, folder: PartitionFolder, offsets: list[int]) -> int:
     """Fill `states` from the newest usable snapshot among these; from which offset on batches are not in it."""
     for offset in sorted(offsets, reverse=True):
+        path = segment_path(folder.directory, offset, SUFFIX)
         try:
-            found = producer_state.decode(folder.disk.read_bytes(segment_path(folder.directory, offset, SUFFIX)))
+            found = producer_state.decode(folder.disk.read_bytes(path))
         except FileNotFoundError:
             continue
         if found is not None:
             states.become(found)
             return offset
+        logger.warning("%s is damaged or of another version: the producers are found again in the batches", path)
     return 0

@@ -20,13 +20,14 @@ from __future__ import annotations
 import itertools
 import logging
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
-from headrace.log.derived import DerivedState, Join, LogOnDisk, Moment, Occasion, Store, Trim
+from headrace.log.derived import DerivedState, Join, LogOnDisk, Moment, Occasion, Store, StoredBatch, Trim
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.segment import INDEX_SUFFIXES, Segment, segment_path
 from headrace.wire.batches import HEADER_BYTES, BatchHeader
@@ -116,6 +117,9 @@ class SealedSegments(DerivedState):
     def load(self, log: LogOnDisk) -> int:
         return log.end_offset  # `check` has done it
 
+    def appended(self, batch: StoredBatch) -> None:
+        pass
+
     # -- while the log is open ----------------------------------------------------------------------------------------
 
     def cut_back(self, log: LogOnDisk) -> None:
@@ -201,7 +205,8 @@ class _Checking:
         if segment.size < HEADER_BYTES:
             return self._shortened(segment, entry)
         if _mark(segment) != entry.mark:
-            return self.set_aside(segment, "it is not the file that was sealed")
+            self.set_aside(segment, "it is not the file that was sealed")
+            return None
         if segment.size < entry.size:
             return self._shortened(segment, entry)
         segment.size = entry.size
@@ -213,7 +218,8 @@ class _Checking:
         size, next_offset = self._whole(segment)
         self._reasons[next_offset] = f"segment {name} is damaged at byte {size} of {max(entry.size, had)}"
         if not size:
-            return self.set_aside(segment, "no batch in it is whole")
+            self.set_aside(segment, "no batch in it is whole")
+            return None
         segment.size = size
         return Entry(entry.base_offset, next_offset, size, _mark(segment))
 
@@ -221,7 +227,8 @@ class _Checking:
         """By its own batches, where the list does not have it."""
         base = segment.base_offset
         if base < self._covered and self.found:
-            return self.set_aside(segment, "its offsets are in another segment")
+            self.set_aside(segment, "its offsets are in another segment")
+            return None
         ends = set(itertools.islice(later, 1 + next((n for n, b in enumerate(later) if b in self._listed), len(later))))
         try:
             first, last = _ends(segment)
@@ -232,9 +239,11 @@ class _Checking:
         if first is None or last is None:
             if self._whole(segment)[0] or segment.size < HEADER_BYTES:
                 return self._shortened(segment, Entry(base, later[0], segment.size, 0))
-            return self.set_aside(segment, "it does not begin with a batch of its offsets")
+            self.set_aside(segment, "it does not begin with a batch of its offsets")
+            return None
         if not base <= first.base_offset < later[0] or (last.next_offset > later[0] and last.next_offset not in ends):
-            return self.set_aside(segment, f"it has offsets {first.base_offset} to {last.next_offset - 1}")
+            self.set_aside(segment, f"it has offsets {first.base_offset} to {last.next_offset - 1}")
+            return None
         return Entry(base, last.next_offset, segment.size, _mark(segment))
 
     def set_aside(self, segment: Segment, why: str) -> None:
@@ -262,12 +271,11 @@ def _mark(segment: Segment) -> int:
 
 def _ends(segment: Segment) -> tuple[BatchHeader | None, BatchHeader | None]:
     """The headers of its first and last batch."""
-    first = last = None
-    if segment.size:
-        _, first = next(segment.headers(0, segment.size, wait=True))
-        start = segment.index(wait=True).boundary_at_or_before(segment.size - 1)
-        for _, last in segment.headers(start, segment.size, wait=True):
-            pass
+    if not segment.size:
+        return None, None
+    _, first = next(segment.headers(0, segment.size, wait=True))
+    start = segment.index(wait=True).boundary_at_or_before(segment.size - 1)
+    _, last = deque(segment.headers(start, segment.size, wait=True), maxlen=1).pop()
     return first, last
 
 

@@ -26,7 +26,7 @@ from headrace.log.indexes import IndexShelf, SegmentIndex, decode
 from headrace.log.producer_state import EXPIRY_MS
 from headrace.log.tail import SegmentTail
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
-from headrace.world.disk import Disk
+from headrace.world.disk import Disk, is_lack
 
 INDEX_SUFFIXES = (".index", ".timeindex")
 _WINDOW_BYTES = 4096
@@ -178,8 +178,10 @@ class Segment(SegmentTail):
         for suffix in INDEX_SUFFIXES:
             try:
                 file = self._shelf.disk.open(segment_path(self.directory, self.base_offset, suffix))
-            except FileNotFoundError:
-                return SegmentIndex()
+            except OSError as error:
+                if is_lack(error):
+                    raise
+                return SegmentIndex()  # it is made again from the batches
             try:
                 found = file.pread(file.size(), 0) if wait else file.pread_cached(file.size(), 0)
             finally:

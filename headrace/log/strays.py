@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.log import identity
+from headrace.model.failure import Failure
 from headrace.model.image import ClusterImage
 from headrace.world.clock import Clock
 from headrace.world.disk import Disk
@@ -62,7 +63,7 @@ class Strays:
 
     def _renamed(self, name: str, taken: set[str], stray: IsStray) -> str | None:
         place = identity.parse_folder_name(name)
-        if place is None or not stray(*place, identity.load(self._disk, self._folder / name)):
+        if place is None or not stray(*place, self._topic_id(name)):
             return None
         aside = next(free for n in itertools.count() if (free := f"{name}.{n}{SUFFIX}") not in taken)
         try:
@@ -76,6 +77,12 @@ class Strays:
             self._folder / name, aside, self._delay_s,
         )  # fmt: skip
         return aside
+
+    def _topic_id(self, name: str) -> uuid.UUID:
+        try:
+            return identity.load(self._disk, self._folder / name)
+        except (OSError, Failure):  # whoever opens it says why
+            return identity.UNKNOWN
 
     async def run(self) -> None:
         """Wait, and remove what was found at this start."""

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace.log.logs import CLEANER_BACKOFF_MS, Logs
+from headrace.model.failure import Failure
 from headrace.model.image import NO_CONTROLLER, ClusterImage, PartitionImage, TopicImage
 from headrace.model.settings import LONG_MAX
 from headrace.model.settings_in_force import BrokerFile
@@ -300,7 +301,7 @@ class ReplicaHost:
         except Exception as error:  # a fault in one partition's files or code must not reach the others
             reason = str(error) or repr(error)
             if self._failed.get(place) != reason:
-                foreseen = isinstance(error, OSError | KafkaError)
+                foreseen = isinstance(error, OSError | KafkaError | Failure)
                 logger.error("%s cannot be hosted, it will be tried again: %s", place, reason, exc_info=not foreseen)
             self._failed[place] = reason
 
@@ -315,11 +316,14 @@ class ReplicaHost:
         self, topic: TopicImage, wanted: PartitionImage, config: TopicConfig, hosted: dict[int, Partition]
     ) -> None:
         partition = hosted.get(wanted.index)
+        is_new = partition is None
         if partition is None:
             partition = hosted[wanted.index] = self._open(topic, wanted, config)
         if partition.log.config != config:
             partition.reconfigure(config)
         partition.apply(wanted)
+        if is_new and partition.log.missing:
+            partition.found_damage(partition.log.missing[0].first_offset)
 
     def _open(self, topic: TopicImage, wanted: PartitionImage, config: TopicConfig) -> Partition:
         log = self._logs.get(topic.name, wanted.index)

@@ -288,9 +288,11 @@ class Broker:
         def config_of(folder: str) -> TopicConfig | None:
             topic_id, config = wanted.get(folder, (identity.UNKNOWN, None))
             # A topic may have been deleted, and another of its name made, while this broker was away.
-            return (
-                config if identity.load(self._world.disk, self._data / folder) in (topic_id, identity.UNKNOWN) else None
-            )
+            try:
+                told = identity.load(self._world.disk, self._data / folder)
+            except (OSError, Failure):
+                return config  # opening it says why, and takes this partition only
+            return config if told in (topic_id, identity.UNKNOWN) else None
 
         self._logs = Logs(self._world.disk, self._world.clock, self._data, _upkeep(self._config))
         await self._logs.open(config_of)

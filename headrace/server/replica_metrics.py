@@ -50,6 +50,11 @@ def replica_metrics(host: ReplicaHost, scrub: Scrub) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "headrace_damages", "Corrupt batches found on disk, at most one for each check of a partition.", scrub.damages
     )
+    yield GaugeMetricFamily(
+        "headrace_missing_offsets",
+        "Offsets that sealed segments had and that were not there when the broker started.",
+        sum(gap.next_offset - gap.first_offset for p in partitions for gap in p.log.missing),
+    )
     lag = GaugeMetricFamily(
         "headrace_replica_lag",
         "Records that a replica has not fetched yet from its leader here; absent until its first fetch.",

@@ -11,6 +11,7 @@ from headrace.log.checkpoint import Checkpoint
 from headrace.log.derived import Moment, Occasion
 from headrace.log.leader_epochs import NAME, LeaderEpochs, load
 from headrace.log.partition_folder import PartitionFolder
+from headrace.model.failure import Failure
 from sim.disk import SimDisk
 
 
@@ -63,15 +64,34 @@ def test_a_shorter_log_forgets_what_lies_outside() -> None:
 def test_the_file_gives_back_what_was_saved_and_other_versions_are_refused() -> None:
     disk, folder = SimDisk(), Path("/data")
     disk.make_dirs(folder)
-    assert load(disk, folder).entries == []
+    assert load(disk, folder) == []
     known = epochs((1, 0), (3, 10))
     assert known.changed
     partition = PartitionFolder(disk, folder, uuid.UUID(int=7), Checkpoint())
-    stored = known.snapshot(Moment(Occasion.SETTLE, partition, 20, [0], 0, {}))
+    stored = known.snapshot(Moment(Occasion.SETTLE, partition, 20, [], 0, {}))
     assert stored is not None
     stored.write()
     assert not known.changed
-    assert load(disk, folder).entries == [(1, 0), (3, 10)]
+    assert load(disk, folder) == [(1, 0), (3, 10)]
     disk.write_atomic(folder / NAME, b"headrace-leader-epochs 2\n")
-    with pytest.raises(ValueError, match="another version"):
+    with pytest.raises(Failure, match="has format 2, this headrace knows format 1"):
         load(disk, folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b"headrace-leader-epochs 1\n1 0\n3 1",  # cut
+        b"headrace-leader-epochs 1\n1 0\n3\n",
+        b"headrace-leader-epochs 1\n3 0\n1 10\n",
+        b"headrace-leader-epochs 1\n1 10\n3 10\n",
+        b"headrace-leader-epochs x\n1 0\n",
+    ],
+)
+def test_a_damaged_file_is_told_from_one_without_epochs(text: bytes) -> None:
+    disk, folder = SimDisk(), Path("/data")
+    disk.make_dirs(folder)
+    disk.write_atomic(folder / NAME, text)
+    assert load(disk, folder) is None

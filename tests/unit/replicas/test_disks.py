@@ -218,3 +218,51 @@ def test_a_damaged_copy_that_is_needed_stays_and_is_told() -> None:
         assert two.partition.log.end_offset == 23
 
     play(story, min_insync_replicas=2)
+
+
+@pytest.mark.parametrize("victim", [1, 3])
+@pytest.mark.parametrize("base", [0, 3, 6])
+def test_a_segment_that_is_missing_at_a_start_comes_again_from_the_others(victim: int, base: int) -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        for _ in range(5):
+            one.partition.append(batch(3, value=b"x" * 100))
+        await trio.alike()
+        good, node = trio.nodes[2].batches(), trio.nodes[victim]
+        log = node.partition.log
+        segment = log.segments[base // 3]
+        assert segment.base_offset == base
+        await node.stop()
+        node.disk.remove(segment.file.path)
+        await node.start()
+        trio.elect(2 if victim == 1 else 1, isr=(1, 2, 3))
+        assert node.partition.log.missing
+        await trio.until(lambda: victim not in trio.state.isr, "it is stored that the damaged one is out")
+        await trio.until(lambda: len(trio.state.isr) == 3, "it is in sync again")
+        await trio.alike()
+        assert node.batches() == good
+        assert not node.partition.log.missing
+
+    play(story, min_insync_replicas=2, segment_bytes=400)
+
+
+def test_a_leader_with_a_missing_segment_resigns_in_favour_of_those_who_have_it() -> None:
+    async def story(trio: Trio) -> None:
+        one = trio.nodes[1]
+        for _ in range(5):
+            one.partition.append(batch(3, value=b"x" * 100))
+        await trio.alike()
+        good = trio.nodes[2].batches()
+        path = one.partition.log.segments[1].file.path
+        await one.stop()
+        one.disk.remove(path)
+        await one.start()
+        trio.elect(1, isr=(1, 2, 3))
+        assert not one.partition.leads
+        await trio.until(lambda: 1 not in trio.state.isr, "it is stored that the damaged one is out")
+        trio.elect(2)
+        await trio.until(lambda: len(trio.state.isr) == 3, "it is in sync again")
+        await trio.alike()
+        assert one.batches() == good
+
+    play(story, min_insync_replicas=2, segment_bytes=400)
