@@ -14,6 +14,9 @@ The broker holds the lock of its data folder, so no other process uses the file:
 sessions that have ended, and are removed. Transaction numbers never repeat, even across restarts; the id of a session
 is the number of the transaction that opened it.
 
+Beside it lies `NAME.reserve`, of zeros: room on the disk that is given up when a start finds none, so that a broker on
+a full disk can serve its readers. The next start with enough room takes it again.
+
 This is the only module outside `world/` that opens a file: SQLite opens it itself, with its own locking and recovery,
 and cannot be given an open file.
 """
@@ -21,6 +24,7 @@ and cannot be given an open file.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,11 +42,17 @@ from headrace.cluster.store import (
     check_size,
 )
 from headrace.cluster.tree import Edit, Node, Tree, Watches
-from headrace.model.failure import Failure
+from headrace.model.failure import Failure, other_version
 from headrace.world.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 _APPLICATION_ID = 0x68656164  # "head"
+RESERVE_SUFFIX = ".reserve"
+_RESERVE_BYTES = 256 << 10
+_PLENTY = 8  # that many times the reserve must be free to take it
+_ROOM_TO_OPEN_BYTES = 64 << 10  # for SQLite's own two files beside the database
 _CREATE = """
 BEGIN;
 CREATE TABLE nodes(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL,
@@ -83,14 +93,50 @@ class EmbeddedStore(SingleWrites):
     async def open(self) -> None:
         """Read or create the file. Raises Failure if it is not a headrace file or has another schema."""
         try:
-            nodes = await self._disk.off_loop(self._open)
+            nodes = await self._disk.off_loop(self._open_with_reserve)
         except sqlite3.Error as error:
+            if self._lacks_room(error):
+                raise Failure(no_room(self._path)) from error
             raise Failure(
                 f"cannot read the metadata in {self._path}: {error}; if the file is damaged, restore the data folder"
             ) from error
         for path, node in nodes:
             self._durable.put(path, node)
             self._next.put(path, node)
+
+    def _lacks_room(self, error: sqlite3.Error) -> bool:
+        """SQLite needs room even to read; where it has none for a file of its own, it tells of an error of the disk."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return code == sqlite3.SQLITE_FULL or (
+            code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+            and self._disk.free_bytes(self._path.parent) < _ROOM_TO_OPEN_BYTES
+        )
+
+    def _open_with_reserve(self) -> list[tuple[str, Node]]:
+        """On a full disk the start needs a little room before anybody can read: what the reserve takes up."""
+        reserve = self._path.with_name(self._path.name + RESERVE_SUFFIX)
+        try:
+            nodes = self._open()
+        except sqlite3.Error as error:
+            if not self._lacks_room(error) or not self._disk.exists(reserve):
+                raise
+            logger.warning("the disk of %s is full: the metadata use their reserve; free some space", self._path)
+            self._disk.remove(reserve)
+            return self._open()
+        if not self._disk.exists(reserve):
+            self._take_reserve(reserve)
+        return nodes
+
+    def _take_reserve(self, reserve: Path) -> None:
+        if self._disk.free_bytes(reserve.parent) < _PLENTY * _RESERVE_BYTES:
+            return
+        file = self._disk.open(reserve, create=True)
+        try:
+            file.append((bytes(_RESERVE_BYTES),))
+        except OSError:
+            self._disk.remove(reserve)
+        finally:
+            file.close()
 
     def _open(self) -> list[tuple[str, Node]]:
         fresh = not self._disk.exists(self._path)
@@ -122,10 +168,7 @@ class EmbeddedStore(SingleWrites):
         if tables and application != _APPLICATION_ID:
             raise Failure(f"{self._path} is a database of another program; choose another data folder")
         if tables and schema != SCHEMA:
-            raise Failure(
-                f"{self._path} has metadata of schema {schema}, this headrace reads schema {SCHEMA}: "
-                "start the headrace version that wrote it"
-            )
+            raise other_version(self._path, schema, SCHEMA)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         if not tables:
@@ -237,7 +280,7 @@ class EmbeddedStore(SingleWrites):
     def _problem(self, error: sqlite3.Error) -> StoreError:
         """A full disk can recover. After any other error the state on disk is unknown, so the session ends."""
         if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-            return StoreFull(str(self._path), f"no room for metadata in {self._path}: free some disk space")
+            return StoreFull(str(self._path), no_room(self._path))
         database, self._database = self._database, None
         if database is not None:
             with suppress(sqlite3.Error):
@@ -247,6 +290,10 @@ class EmbeddedStore(SingleWrites):
     def _check_session(self, path: str) -> None:
         if self._database is None:
             raise SessionLost(path, f"the metadata store {self._path} is closed")
+
+
+def no_room(path: Path) -> str:
+    return f"no room for metadata in {path}: free some disk space"
 
 
 def _fail(done: asyncio.Future[_Results], error: StoreError) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.model.failure import Failure
+from headrace.model.failure import Failure, other_version
 from headrace.world.disk import Disk
 
 META = "headrace.meta"
@@ -48,14 +48,13 @@ class DataFolder:
             self.was_clean = known is None or self._disk.exists(self.path / CLEAN_STOP)
             if self.was_clean and known is not None:
                 self.clean_epoch = self._read_clean_epoch()
-                self._disk.remove(self.path / CLEAN_STOP)
-                self._disk.sync_dir(self.path)
         except BaseException:
             self.close()
             raise
 
     def claim(self, cluster_id: str, broker_id: int, disk_id: str) -> None:
-        """See that the folder is this broker's, or raise Failure; a new folder becomes its own, with this id."""
+        """See that the folder is this broker's, or raise Failure; a new folder becomes its own, with this id. From then
+        on it may be changed, and is no longer as a clean stop left it."""
         known = self._read_meta()
         if known is None:
             text = f"{_FIRST_LINE}\ncluster_id {cluster_id}\nbroker_id {broker_id}\ndisk_id {disk_id}\n"
@@ -72,6 +71,9 @@ class DataFolder:
                 f"the data folder {self.path} belongs to cluster {known['cluster_id']}, not {cluster_id}; choose "
                 f"another, or bring a broker that stood alone into a cluster with `headrace cluster adopt`"
             )
+        if self._disk.exists(self.path / CLEAN_STOP):
+            self._disk.remove(self.path / CLEAN_STOP)
+            self._disk.sync_dir(self.path)
 
     def close(self) -> None:
         if self._release is not None:
@@ -106,10 +108,7 @@ class DataFolder:
         if not lines or not lines[0].startswith("headrace-data "):
             raise Failure(f"{path} is not a file of headrace; choose another data folder")
         if lines[0] != _FIRST_LINE:
-            raise Failure(
-                f"the data folder {self.path} has format {lines[0].split()[1]}, this headrace reads format 1; run the "
-                f"version that wrote it"
-            )
+            raise other_version(path, lines[0].split(" ", 1)[1], 1)
         fields = dict(line.split(" ", 1) for line in lines[1:] if " " in line)
         if "cluster_id" not in fields or "broker_id" not in fields:
             raise Failure(f"{path} is damaged: no cluster_id or no broker_id; restore it from a backup")

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from headrace.log import identity, recovery
 from headrace.log.compaction import Compactor
+from headrace.log.failing import passes
 from headrace.log.files import FilePool
 from headrace.log.flushing import Flusher
 from headrace.log.folder import mark_clean
@@ -134,11 +135,19 @@ class Logs:
         for gap in log.missing:
             _log.error("%s", gap.told(directory))
         if loaded.scanned_bytes and log.offline is None:
+            self._flusher.unsynced.add(log)
             if config.fsync:
-                log.sync()  # what a client may read on such a topic must be on disk
-            else:
-                self._flusher.unsynced.add(log)
+                self._sync_opened(log)
         return log
+
+    def _sync_opened(self, log: PartitionLog) -> None:
+        """What a client may read on such a topic must be on disk. On a full disk that is what was there before the
+        crash, until a later flush succeeds."""
+        try:
+            log.sync()
+        except (OSError, MemoryError) as error:
+            if not passes(error):
+                raise
 
     # -- making and removing ------------------------------------------------------------------------------------------
 

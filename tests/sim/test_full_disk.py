@@ -14,6 +14,7 @@ from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.clients.caller import Caller, Nobody
 from sim.clients.producer import produce_request, told
+from sim.clients.reader import Shelf
 from sim.cluster import DATA, SimCluster
 from sim.faults import in_sync
 from sim.loop import run
@@ -83,3 +84,41 @@ def test_a_full_disk_refuses_records_only_and_a_killed_broker_comes_back_on_it()
         machine.kill()
 
     run(story(), seed=11, limit_s=3600)
+
+
+@pytest.mark.parametrize("flush", ["page-cache", "fsync"])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.usefixtures("swept")
+def test_a_start_without_a_free_byte_serves_readers_and_records_are_taken_when_there_is_room(
+    clean: bool, flush: str
+) -> None:
+    async def story() -> None:
+        cluster = SimCluster(12, 1, {"headrace.flush": flush, "log.segment.bytes": "20000"})
+        cluster.start()
+        (machine,) = cluster.machines.values()
+        caller = cluster.caller("client")
+        await caller.create_topic(TOPIC, 1, {})
+        assert await cluster.until(lambda: in_sync(cluster), 60)
+        for _ in range(10):
+            assert await produced(caller) is ErrorCode.none
+        if clean:
+            await machine.stop()
+        else:
+            machine.kill()
+        machine.disk.room_bytes = 0
+        await asyncio.sleep(20)
+        machine.start()
+        assert await cluster.until(lambda: machine.broker is not None and in_sync(cluster), 60)
+        caller.forget_leader(TOPIC, 0)
+        fetched = await Shelf(caller, "read_uncommitted").fetch((TOPIC, 0), 0)
+        assert fetched is not None
+        assert fetched.records
+        assert await produced(caller) is ErrorCode.kafka_storage_error
+        await asyncio.sleep(30)
+        assert not machine.deaths, machine.deaths
+        machine.disk.room_bytes = None
+        assert await produced(caller) is ErrorCode.none
+        assert await caller.end_offset(TOPIC, 0) == 11
+        machine.kill()
+
+    run(story(), seed=12, limit_s=3600)

@@ -43,7 +43,7 @@ def test_a_file_of_another_schema_is_refused_by_name(tmp_path: Path) -> None:
     asyncio.run(make())
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(Failure, match=r"m\.db has metadata of schema 99"):
+    with pytest.raises(Failure, match=r"m\.db has format 99, this headrace knows format 1"):
         asyncio.run(opened(path))
 
 

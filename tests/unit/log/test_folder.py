@@ -82,8 +82,20 @@ def test_only_a_clean_stop_is_remembered_as_one_and_only_once() -> None:
     mark_clean(disk, PATH)
     folder = opened(disk)
     assert folder.was_clean
+    folder.claim("cluster-a", 1, "disk-a")
     folder.close()
     assert not opened(disk).was_clean
+
+
+def test_a_start_that_is_refused_leaves_the_clean_stop_as_it_was() -> None:
+    disk = SimDisk()
+    claimed(disk)
+    mark_clean(disk, PATH, 12)
+    folder = opened(disk)
+    with pytest.raises(Failure):
+        folder.claim("cluster-b", 1, "disk-a")
+    folder.close()
+    assert opened(disk).clean_epoch == 12
 
 
 def test_a_clean_stop_tells_the_epoch_it_ended() -> None:
@@ -93,6 +105,7 @@ def test_a_clean_stop_tells_the_epoch_it_ended() -> None:
     mark_clean(disk, PATH, 12)
     folder = opened(disk)
     assert folder.clean_epoch == 12
+    folder.claim("cluster-a", 1, "disk-a")
     folder.close()
     again = opened(disk)
     assert again.clean_epoch is None
