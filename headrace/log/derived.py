@@ -103,13 +103,17 @@ class LogOnDisk(Struct):
         below = self.end_offset if below is None else below
         if start >= below:
             return
-        for segment in self.segments[segment_at(self.segments, start) :]:
+        first_place = segment_at(self.segments, start)
+        ends = [*(segment.base_offset for segment in self.segments[first_place + 1 :]), self.end_offset]
+        for segment, end in zip(self.segments[first_place:], ends, strict=True):
             if segment.base_offset >= below:
                 return
             first = segment.locate(start, wait=True) if start > segment.base_offset else 0
             for position, header in segment.headers(first, segment.size, wait=True, window_bytes=_WINDOW_BYTES):
                 if header.base_offset >= below:
                     return
+                if header.base_offset < segment.base_offset or header.next_offset > end:
+                    continue  # its offsets, which no CRC covers, are not those of its place: whoever reads it is told
                 if header.base_offset >= start:
                     yield StoredBatch(header, self.now_ms, None, position, None, segment)
 

@@ -3,11 +3,14 @@
 1. Names. Leftovers of unfinished work go (`.tmp`, `.cleaned`, `.deleted`); a compaction whose result is durable
    (`.swap`) is brought to its end; an unfinished restart of the log too.
 2. The checkpoint (checkpoint.py) says where the scan starts. Nothing before its recovery point is looked at.
-3. From there on every batch is read and its CRC checked, segment by segment. The first batch that is incomplete,
-   malformed, out of order or has a wrong CRC ends the log: it and all that follows it are removed, durably. A segment
-   that does not start where the one before it ends is removed, too: every segment keeps its last batch, if only as a
-   header (cleaning.py).
-4. Derived states (derived.py) are loaded, and told of the batches that what they had stored does not cover.
+3. What lies before the recovery point is compared with the list of sealed segments (sealed.py); what is missing there
+   is told, and the rest is served.
+4. From the recovery point on every batch is read and its CRC checked, segment by segment. The first batch that is
+   incomplete, malformed, out of place or has a wrong CRC ends the log: it and all that follows it are removed, durably.
+   Base offset and leader epoch are outside the CRC, so they are compared with those of the neighbours. A segment that
+   does not start where the one before it ends is removed, too: every segment keeps its last batch, if only as a header
+   (cleaning.py).
+5. Derived states (derived.py) are loaded, and told of the batches that what they had stored does not cover.
 
 A log that is shorter than its recovery point has lost bytes that were on stable storage. That is no incomplete write:
 the disk is broken, or a person changed the file. Such a log stays offline until an operator decides. Runs off the event
@@ -37,6 +40,7 @@ from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, crc_ok, read_header
 
 _CHUNK_BYTES = 8 << 20
+_MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # in a segment; before a tail exceeds it, it begins another one
 _LEFTOVERS = (".tmp", ".cleaned", ".deleted")
 _NUMBERED = re.compile(r"\d{20}\.")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
@@ -204,7 +208,8 @@ def _scan(loaded: Loaded) -> int:
                 _remove_from(loaded, place)
             break
         size = segment.size
-        expected = _scan_segment(loaded, segment, position, expected)
+        below = segments[place + 1].base_offset if place + 1 < len(segments) else None
+        expected = _scan_segment(loaded, segment, position, expected, below)
         position = 0
         if segment.size < size:
             with segment.file as file:
@@ -252,14 +257,14 @@ def _start_of_index(segment: Segment, index: SegmentIndex, position: int) -> Seg
     return index
 
 
-def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int) -> int:
+def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int, below: int | None) -> int:
     """The offset after the last valid batch. Sets the segment's size and index."""
     stored = segment.stored_index()
     index = _start_of_index(segment, stored, start)
     newest = index.max_timestamp()
     indexed_to = index.positions[-1] if index.positions else 0
     end = start
-    for position, header in _sound_batches(segment, start, expected):
+    for position, header in _in_place(segment, start, expected, below):
         if position - indexed_to >= segment.interval_bytes:
             index.add(header.base_offset - segment.base_offset, position, newest)
             indexed_to = position
@@ -278,13 +283,33 @@ def _scan_segment(loaded: Loaded, segment: Segment, start: int, expected: int) -
 def _whole_batches(segment: Segment) -> tuple[int, int]:
     """(size, next offset) of what can be used of a sealed segment that is damaged."""
     size, expected = 0, segment.base_offset
-    for position, header in _sound_batches(segment, 0, expected):
+    for position, header in _in_place(segment, 0, expected, None):
         size, expected = position + header.size, header.next_offset
     return size, expected
 
 
-def _sound_batches(segment: Segment, position: int, expected: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Whole batches with the right CRC and rising offsets, read in large pieces."""
+def _in_place(segment: Segment, start: int, expected: int, below: int | None) -> Iterator[tuple[int, BatchHeader]]:
+    """Sound batches, as long as their offsets rise up to `below`, and their leader epochs never fall. If two of them
+    contradict each other and there is a jump before the earlier one, then that one is wrong."""
+    limit = segment.base_offset + _MAX_RELATIVE_OFFSET if below is None else below
+    held: tuple[int, BatchHeader] | None = None
+    epoch, jumps = -1, False
+    for position, header in _sound_batches(segment, start):
+        fits = header.next_offset <= limit or (below is None and position == 0)
+        if not fits or header.base_offset < expected or header.leader_epoch < epoch:
+            if jumps:
+                held = None
+            break
+        if held is not None:
+            yield held
+        jumps = header.base_offset > expected or header.leader_epoch > epoch >= 0
+        held, expected, epoch = (position, header), header.next_offset, header.leader_epoch
+    if held is not None:
+        yield held
+
+
+def _sound_batches(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Whole batches with the right CRC, read in large pieces."""
     size = segment.size
     with segment.file as file:
         while position + HEADER_BYTES <= size:
@@ -296,7 +321,6 @@ def _sound_batches(segment: Segment, position: int, expected: int) -> Iterator[t
                 if (
                     header.magic != MAGIC
                     or header.length < HEADER_BYTES - PREFIX_BYTES
-                    or header.base_offset < expected
                     or header.last_offset_delta < 0
                     or position + at + header.size > size
                 ):
@@ -306,7 +330,6 @@ def _sound_batches(segment: Segment, position: int, expected: int) -> Iterator[t
                 if not crc_ok(view, at, header):
                     return
                 yield position + at, header
-                expected = header.next_offset
                 at += header.size
             if at == 0:  # one batch larger than a chunk
                 if len(chunk) < HEADER_BYTES:
@@ -316,6 +339,5 @@ def _sound_batches(segment: Segment, position: int, expected: int) -> Iterator[t
                 if len(chunk) < header.size or not crc_ok(chunk, 0, header):
                     return
                 yield position, header
-                expected = header.next_offset
                 at = header.size
             position += at

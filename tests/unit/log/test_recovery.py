@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 
@@ -95,6 +96,68 @@ def test_a_flipped_bit_ends_the_log_and_later_segments_go_with_it() -> None:
     assert sorted(name for name in disk.list_dir(FOLDER) if name.endswith(".log")) == [
         f"{base:020d}.log" for base in (0, 2)
     ]
+
+
+@pytest.mark.parametrize("field", [(0, ">q"), (12, ">i")], ids=["base offset", "leader epoch"])
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 10, 30])
+@pytest.mark.parametrize("at", range(6))
+def test_an_offset_or_epoch_outside_the_crc_that_is_not_that_of_its_place_ends_the_log(
+    at: int, bit: int, field: tuple[int, str]
+) -> None:
+    """Each batch before it is kept. Nothing tells a wrong last batch from one behind a gap, or of a new leader."""
+    disk = SimDisk()
+    log = open_log(disk, TopicConfig(segment_bytes=100 * SIZE))
+    for _ in range(6):
+        log.append(batch(), 5, now_ms=NOW)
+    place, form = field
+    file = disk.open(FIRST)
+    where = at * SIZE + place
+    (value,) = struct.unpack(form, file.pread(struct.calcsize(form), where))
+    file.pwrite(struct.pack(form, value ^ (1 << bit)), where)
+    again = killed(disk, log)
+    rises = value ^ (1 << bit) > value
+    if rises and at == 5:
+        assert offsets(again)[:5] == list(range(5))
+    elif at == 0 and place == 12:
+        assert len(offsets(again)) == (1 if rises else 6), "what the first epoch of a log is, nothing tells"
+    else:
+        assert offsets(again) == list(range(at))
+
+
+def test_a_batch_that_reaches_into_the_next_segment_ends_the_log() -> None:
+    disk = SimDisk()
+    log = open_log(disk, TopicConfig(segment_bytes=2 * SIZE))
+    for _ in range(6):
+        log.append(batch(), 0, now_ms=NOW)
+    file = disk.open(FIRST)
+    file.pwrite(struct.pack(">q", 4), SIZE)
+    again = killed(disk, log)
+    assert offsets(again) == [0]
+
+
+def test_a_follower_s_gap_at_the_end_of_a_log_is_kept() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    log.append(batch(), 0, now_ms=NOW)
+    sent = bytearray(batch())
+    struct.pack_into(">q", sent, 0, 9)
+    struct.pack_into(">i", sent, 12, 0)
+    log.append_as_follower(memoryview(sent), NOW)
+    assert offsets(killed(disk, log)) == [0, 9]
+
+
+def test_states_are_told_of_no_batch_whose_offsets_are_not_those_of_its_place() -> None:
+    disk = SimDisk()
+    log = open_log(disk, TopicConfig(segment_bytes=2 * len(from_producer(0))))
+    for sequence in range(6):
+        log.append(from_producer(sequence), 0, now_ms=NOW)
+    log.close()
+    file = disk.open(FIRST)
+    file.pwrite(struct.pack(">q", 1 << 40), len(from_producer(0)))
+    disk.write_atomic(FOLDER / "leader-epoch-checkpoint", b"")
+    again = open_log(disk, log.config)
+    assert again.epochs.entries == [(0, 0)]
+    assert again.end_offset == 6
 
 
 def test_a_segment_behind_a_hole_is_not_taken_for_the_rest_of_the_log() -> None:
