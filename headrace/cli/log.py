@@ -1,11 +1,12 @@
 """`headrace log`: reads log files without a broker.
 
 Called by main. Prints while it reads, so a large segment shows its first line at once. Invariant: the exit code is 0
-only when every byte of every segment belongs to a complete batch with a correct CRC.
+only when every byte of every segment belongs to a complete batch with a correct CRC, and no segment is missing.
 """
 
 import base64
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from headrace.cli.message_text import header_document, put_bytes
 from headrace.cli.moments import describe_moment
 from headrace.cli.options import command_group, examples
 from headrace.cli.screen import plural, remark
+from headrace.cli.segment_chain import SegmentChain
 from headrace.cli.segment_file import Damage, StoredBatch, find_segments, read_records, read_segment
 
 if TYPE_CHECKING:
@@ -51,22 +53,34 @@ def dump(
 ) -> None:
     """Show the batches of segment files and check their CRCs.
 
-    If a batch is corrupt or the tail is torn, it prints file and position to stderr and ends with exit code 1. The
-    active segment of a running broker may end in a batch that is being written.
+    If a batch is corrupt, the tail is torn, or a segment is missing or another one's, it prints file and position to
+    stderr and ends with exit code 1. The active segment of a running broker may end in a batch that is being written.
     """
     batches = faults = 0
     segments = find_segments(path)
+    chain = SegmentChain() if path.is_dir() else None
+
+    def report(damages: Iterable[tuple[Path, Damage]]) -> None:
+        nonlocal faults
+        for where, damage in damages:
+            faults += 1
+            print_damage(where, damage, as_json)
+
     for segment in segments:
         if not as_json:
             typer.echo(f"{segment}\n{HEADING}")
+        if chain is not None:
+            report(chain.begin(segment))
         for found in read_segment(segment):
-            damage = found if isinstance(found, Damage) else None
-            if isinstance(found, StoredBatch):
-                batches += 1
-                damage = print_batch(segment, found, records, as_json)
-            if damage is not None:
-                faults += 1
-                print_damage(segment, damage, as_json)
+            if isinstance(found, Damage):
+                report([(segment, found)])
+                continue
+            batches += 1
+            report((segment, damage) for damage in [print_batch(segment, found, records, as_json)] if damage)
+            if chain is not None:
+                report(chain.batch(found))
+    if chain is not None:
+        report(chain.finish())
     remark(f"{plural(len(segments), 'segment')}, {plural(batches, 'batch', 'es')}, {plural(faults, 'fault')}")
     if faults:
         raise typer.Exit(1)

@@ -7,8 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
+from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import restamp_crc
 from headrace.wire.records import Record, encode_batch
+from headrace.world.disk import RealDisk
+from tests.unit.log.batches import NOW, open_log
+from tests.unit.log.batches import batch as one_record
 
 ZSTD = 4
 
@@ -135,3 +139,63 @@ def test_a_path_without_segments_is_one_clear_line(tmp_path: Path) -> None:
         assert status == 1
         assert words in remarks
         assert remarks.count("\n") == 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A partition's folder as a broker leaves it: three records a segment, from offset 0 on."""
+    disk, path = RealDisk(), tmp_path / "orders-0"
+    log = open_log(disk, TopicConfig(segment_bytes=3 * len(one_record())), path)
+    for _ in range(11):
+        log.append(one_record(), 0, now_ms=NOW)
+    log.close()
+    disk.close()
+    return path
+
+
+def segment_of(folder: Path, base: int) -> Path:
+    return folder / f"{base:020d}.log"
+
+
+def test_a_folder_in_which_nothing_is_missing_has_no_faults(folder: Path) -> None:
+    status, _, remarks = dump(folder)
+    assert status == 0
+    assert "4 segments, 11 batches, 0 faults" in remarks
+
+
+@pytest.mark.parametrize("base", [0, 3, 6])
+def test_a_missing_segment_is_named_with_its_offsets(folder: Path, base: int) -> None:
+    segment_of(folder, base).unlink()
+    status, _, remarks = dump(folder.parent)
+    assert status == 1
+    following = segment_of(folder, base + 3)
+    assert f"{following} position 0: offsets {base} to {base + 2} are missing before this segment" in remarks
+    assert "1 fault" in remarks
+
+
+def test_a_missing_last_segment_is_named(folder: Path) -> None:
+    segment_of(folder, 9).unlink()
+    status, _, remarks = dump(folder)
+    assert status == 1
+    assert f"{segment_of(folder, 6)} position {3 * len(one_record())}: offsets 9 to 10 are missing after" in remarks
+
+
+def test_a_segment_of_another_place_is_named(folder: Path) -> None:
+    segment_of(folder, 6).write_bytes(segment_of(folder, 0).read_bytes())
+    status, lines, remarks = dump(folder, "--json")
+    assert status == 1
+    assert f"{segment_of(folder, 6)} position 0: this is not the file of " in remarks
+    assert "position 0: offset 0 is not one of this segment" in remarks
+    assert any("damage" in json.loads(line) for line in lines)
+
+
+def test_segments_follow_each_other_without_a_checkpoint_too(folder: Path) -> None:
+    for name in ("checkpoint", "sealed-segments"):
+        (folder / name).unlink()
+    assert dump(folder)[0] == 0
+    segment_of(folder, 3).unlink()
+    assert "offsets 3 to 5 are missing" in dump(folder)[2]
+
+
+def test_a_single_segment_says_nothing_about_its_neighbours(folder: Path) -> None:
+    assert dump(segment_of(folder, 3))[0] == 0
