@@ -242,3 +242,15 @@ def test_a_folder_that_cannot_be_opened_is_never_set_aside_for_removal() -> None
         assert segments(disk) == stored
 
     simulated(story)
+
+
+def test_an_empty_list_of_aborted_transactions_is_made_again() -> None:
+    """Otherwise read_committed consumers would be given their records."""
+
+    async def story(disk: PickyDisk, clock: SimClock) -> None:
+        await stopped_broker(disk, clock, clean=True)
+        damage(disk, FOLDER / f"{SEALED}.txnindex", "empty")
+        _, host = await started(disk, clock)
+        assert host.find("orders", 0).log.aborted(0, RECORDS) == [(7, 4)]
+
+    simulated(story)

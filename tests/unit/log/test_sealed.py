@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headrace.log import identity, sealed
+from headrace.log.compaction import Compactor
 from headrace.log.partition_log import PartitionLog
 from headrace.log.sealed import Gap
 from headrace.log.segment import INDEX_SUFFIXES, segment_path
 from headrace.model.topic_config import TopicConfig
 from headrace.world.disk import Disk, RealDisk
 from sim.disk import SimDisk
-from tests.unit.log.batches import FOLDER, NOW, batch, offsets, open_log
+from tests.unit.log.batches import FOLDER, NOW, batch, new_shelf, offsets, open_log
 
 SIZE = len(batch())
 CONFIG = TopicConfig(segment_bytes=3 * SIZE, index_interval_bytes=SIZE)  # three records a segment
@@ -290,3 +294,119 @@ def test_indexes_of_a_segment_set_aside_go() -> None:
     open_log(disk, CONFIG)
     assert not any(disk.exists(segment_path(FOLDER, 3, suffix)) for suffix in INDEX_SUFFIXES)
     assert identity.load(disk, FOLDER) == uuid.UUID(int=1)
+
+
+# -- a power cut at every step ----------------------------------------------------------------------------------------
+
+
+class PowerCut(BaseException):
+    pass
+
+
+class MortalDisk(SimDisk):
+    """Loses power at the n-th change of a name or a file, counted from `steps_left` on."""
+
+    steps_left: int | None = None
+
+    def take_room(self, size: int, *, partly: bool = False) -> int:
+        self._step()
+        return super().take_room(size, partly=partly)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self._step()
+        super().sync_dir(path)
+
+    def _step(self) -> None:
+        if self.steps_left is not None:
+            self.steps_left -= 1
+            if self.steps_left < 0:
+                raise PowerCut
+
+
+COMPACTED = TopicConfig(
+    segment_bytes=3 * SIZE, index_interval_bytes=SIZE, cleanup_policy=("compact",), file_delete_delay_ms=0
+)
+
+
+def grow(log: PartitionLog) -> None:
+    for _ in range(7):
+        log.append(batch(), 1, now_ms=NOW)
+    log.sync(checkpoint=True)
+
+
+def cut(log: PartitionLog) -> None:
+    log.truncate_to(4)
+    grow(log)
+
+
+def start_over(log: PartitionLog) -> None:
+    log.restart_at(20)
+    grow(log)
+
+
+def trim(log: PartitionLog) -> None:
+    log.advance_start(7)
+    log.apply_retention(NOW + 1)
+    grow(log)
+
+
+def compact(log: PartitionLog) -> None:
+    Compactor(new_shelf(log._shelf.disk), step_bytes=300).compact(log, NOW)
+    grow(log)
+
+
+@pytest.mark.parametrize("work", [grow, cut, start_over, trim, compact])
+def test_nothing_that_a_power_cut_leaves_behind_looks_like_damage(work: Callable[[PartitionLog], None]) -> None:
+    for steps in itertools.count():
+        for seed in range(3):
+            disk = MortalDisk()
+            disk.make_dirs(FOLDER)
+            identity.save(disk, FOLDER, uuid.UUID(int=1))
+            for folder in (FOLDER.parent.parent, FOLDER.parent, FOLDER):
+                disk.sync_dir(folder)
+            log = open_log(disk, COMPACTED)
+            for _ in range(11):
+                log.append(batch(), 0, now_ms=NOW)
+            log.close()
+            log = open_log(disk, COMPACTED)
+            disk.steps_left = steps
+            try:
+                work(log)
+            except PowerCut:
+                done = False
+            else:
+                done = True
+            disk.steps_left = None
+            disk.crash(random.Random(seed))
+            again = open_log(disk, COMPACTED)
+            assert (again.missing, again.offline) == ((), None), f"after {steps} steps, seed {seed}"
+            assert not [name for name in disk.list_dir(FOLDER) if sealed.FOREIGN in name]
+        if done:
+            assert steps > 10
+            return
+
+
+def test_a_segment_that_compaction_has_rewritten_is_the_log_s_own() -> None:
+    disk = SimDisk()
+    log = open_log(disk, COMPACTED)
+    for _ in range(11):
+        log.append(batch(), 0, now_ms=NOW)
+    log.close()
+    log = open_log(disk, COMPACTED)
+    Compactor(log._shelf, step_bytes=300).compact(log, NOW)
+    kept = offsets(log)
+    assert len(kept) < 11
+    again = open_log(disk, COMPACTED)
+    assert (again.missing, offsets(again)) == ((), kept)
+
+
+def test_a_wrong_segment_of_the_same_size_is_never_served() -> None:
+    test_a_segment_of_another_partition_with_the_same_offsets_is_never_served(b"other")
