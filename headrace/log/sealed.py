@@ -57,16 +57,20 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Gap(Struct, frozen=True):
-    """Offsets that a log had and has no longer."""
+    """Offsets that a log had and has no longer, or that cannot be read."""
 
     first_offset: int
     next_offset: int
     why: str
+    unreadable: bool = False
 
     def told(self, directory: Path) -> str:
+        offsets = f"{directory}: offsets {self.first_offset} to {self.next_offset - 1}"
+        if self.unreadable:
+            return f"{offsets} cannot be read: {self.why}; consumers get an error there. Check the disk"
         return (
-            f"{directory}: offsets {self.first_offset} to {self.next_offset - 1} are missing: {self.why}; consumers "
-            f"skip to offset {self.next_offset}. If there is a copy, stop the broker and restore it"
+            f"{offsets} are missing: {self.why}; consumers skip to offset {self.next_offset}. If there is a copy, stop "
+            f"the broker and restore it"
         )
 
 
@@ -181,14 +185,27 @@ class _Checking:
     def belongs(self, segment: Segment, later: Sequence[int]) -> bool:
         """Whether the log goes on with this segment. `later` are the base offsets of those after it."""
         base = segment.base_offset
-        entry = self._listed.get(base)
-        entry = self._fitting(segment, later) if entry is None else self._as_listed(segment, entry)
+        listed = self._listed.get(base)
+        try:
+            entry = self._fitting(segment, later) if listed is None else self._as_listed(segment, listed)
+        except OSError as error:
+            if is_lack(error):
+                raise
+            self._unreadable(segment, later[0] if listed is None else listed.next_offset, error)
+            return True
         if entry is None:
             return False
         self.reach(base)
         self.found[base] = entry
         self._covered = max(self._covered, entry.next_offset)
         return True
+
+    def _unreadable(self, segment: Segment, next_offset: int, error: OSError) -> None:
+        """It stays part of the log: reads in it fail until the disk gives its bytes again."""
+        self.reach(segment.base_offset)
+        why = f"segment {segment.file.path.name}: {error.strerror}"
+        self.gaps.append(Gap(segment.base_offset, next_offset, why, unreadable=True))
+        self._covered = max(self._covered, next_offset)
 
     def reach(self, base_offset: int) -> None:
         """A segment begins here: what lies between it and the one before it is missing."""

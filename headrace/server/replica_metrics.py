@@ -5,12 +5,13 @@ Collected from the partitions at each scrape; the broker plugs it into the endpo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.isr import UNKNOWN
+from headrace.replicas.partition import Partition
 from headrace.replicas.scrub import Scrub
 
 
@@ -44,17 +45,7 @@ def replica_metrics(host: ReplicaHost, scrub: Scrub) -> Iterator[Metric]:
         "Committed records that this broker truncated to match a new leader, after unclean elections.",
         sum(p.followed_log.records_lost for p in partitions),
     )
-    yield CounterMetricFamily(
-        "headrace_scrubbed_bytes", "Bytes read from disk to verify their checksums.", scrub.bytes_read
-    )
-    yield CounterMetricFamily(
-        "headrace_damages", "Corrupt batches found on disk, at most one for each check of a partition.", scrub.damages
-    )
-    yield GaugeMetricFamily(
-        "headrace_missing_offsets",
-        "Offsets that sealed segments had and that were not there when the broker started.",
-        sum(gap.next_offset - gap.first_offset for p in partitions for gap in p.log.missing),
-    )
+    yield from _damage_metrics(partitions, scrub)
     lag = GaugeMetricFamily(
         "headrace_replica_lag",
         "Records that a replica has not fetched yet from its leader here; absent until its first fetch.",
@@ -67,3 +58,17 @@ def replica_metrics(host: ReplicaHost, scrub: Scrub) -> Iterator[Metric]:
                 behind = max(0, partition.log.end_offset - follower.end_offset)
                 lag.add_metric([partition.topic, str(partition.index), str(follower.broker_id)], behind)
     yield lag
+
+
+def _damage_metrics(partitions: Sequence[Partition], scrub: Scrub) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "headrace_scrubbed_bytes", "Bytes read from disk to verify their checksums.", scrub.bytes_read
+    )
+    yield CounterMetricFamily(
+        "headrace_damages", "Corrupt batches found on disk, at most one for each check of a partition.", scrub.damages
+    )
+    yield GaugeMetricFamily(
+        "headrace_missing_offsets",
+        "Offsets that sealed segments had and that were not there when the broker started.",
+        sum(gap.next_offset - gap.first_offset for p in partitions for gap in p.log.missing),
+    )

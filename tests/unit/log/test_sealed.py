@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import random
 import uuid
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.sealed import Gap
 from headrace.log.segment import INDEX_SUFFIXES, segment_path
 from headrace.model.topic_config import TopicConfig
-from headrace.world.disk import Disk, RealDisk
+from headrace.world.disk import Disk, File, RealDisk
 from sim.disk import SimDisk
 from tests.unit.log.batches import FOLDER, NOW, batch, new_shelf, offsets, open_log
 
@@ -276,6 +278,36 @@ def test_real_files_are_told_apart_too(tmp_path: Path) -> None:
     assert ranges(again) == [(3, 9)]
     assert offsets(again) == [0, 1, 2, 9, 10]
     disk.close()
+
+
+class RottenDisk(SimDisk):
+    """Some files cannot be read."""
+
+    rotten: frozenset[Path] = frozenset()
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        if path in self.rotten:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return super().open(path, create=create)
+
+
+def test_a_segment_that_cannot_be_read_is_named_and_takes_nothing_else(listed: bool) -> None:
+    disk = RottenDisk()
+    eleven_records(disk)
+    forget_list(disk, listed)
+    disk.rotten = frozenset([path_of(3)])
+    again = open_log(disk, CONFIG)
+    assert ranges(again) == [(3, 6)]
+    assert f"offsets 3 to 5 cannot be read: segment {path_of(3).name}" in again.missing[0].told(FOLDER)
+    for offset in (0, 6):
+        assert again.read(offset, 1, again.end_offset, at_least_one=True).load()
+    with pytest.raises(OSError, match="Input/output error"):
+        again.read(3, 1, again.end_offset, at_least_one=True).load()
+    disk.rotten = frozenset()
+    assert offsets(again) == list(range(11))
+    again.append(batch(), 0, now_ms=NOW)
+    again.close()
+    assert open_log(disk, CONFIG).missing == ()
 
 
 def test_what_is_said_names_file_offsets_and_what_to_do() -> None:
