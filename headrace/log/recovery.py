@@ -109,7 +109,8 @@ def load(shelf: Shelf, directory: Path, config: TopicConfig, now_ms: int) -> Loa
         folder,
         states,
         segments,
-        start_offset=max(point.start_offset, segments[0].base_offset),
+        # Where the first segments are missing it stays: followers would drop the records that this log has lost.
+        start_offset=point.start_offset if point.generation else segments[0].base_offset,
         end_offset=max(point.recovery_point, active.base_offset),
         clean=point.clean and (active.base_offset, active.size) == (point.segment, point.position),
     )
@@ -198,6 +199,9 @@ def _scan(loaded: Loaded) -> int:
     if segments[at].base_offset == point.segment:
         position, expected = point.position, point.recovery_point
     start = expected
+    if point.generation and expected > point.recovery_point:
+        loaded.damage = _damage(loaded, f"begins at offset {expected}")
+        return start
     if segments[at].size < position:
         loaded.damage = _damage(loaded, "is shorter than it was")
         return start

@@ -76,6 +76,7 @@ def test_a_missing_segment_is_named_and_the_rest_served(base: int, clean: bool, 
     again = open_log(disk, CONFIG)
     assert ranges(again) == [(base, base + 3)]
     assert offsets(again) == [offset for offset in range(11) if not base <= offset < base + 3]
+    assert again.start_offset == 0, "else followers would drop the records that are missing here"
     if listed:
         assert path_of(base).name in again.missing[0].why
 
@@ -267,6 +268,19 @@ def test_nothing_is_removed_when_the_segment_of_the_recovery_point_is_missing() 
     again = open_log(disk, CONFIG)
     assert again.offline is not None
     assert {name for name in disk.list_dir(FOLDER) if name.endswith(".log")} == before
+
+
+def test_a_log_without_any_segment_up_to_its_recovery_point_is_offline() -> None:
+    disk = SimDisk()
+    log = eleven_records(disk, clean=False)
+    for _ in range(4):
+        log.append(batch(), 0, now_ms=NOW)
+    log.sync()
+    for base in (0, 3, 6, 9):
+        disk.remove(path_of(base))
+    again = open_log(disk, CONFIG)
+    assert "begins at offset 12" in str(again.offline)
+    assert disk.exists(path_of(12))
 
 
 def test_real_files_are_told_apart_too(tmp_path: Path) -> None:
