@@ -12,15 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from headrace.cluster.embedded import RESERVE_SUFFIX
 from headrace.cluster.topic_changes import NewTopic
-from headrace.log import checkpoint, leader_epochs
+from headrace.log import checkpoint, identity, leader_epochs
 from headrace.log.folder import META
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.failure import Failure
 from headrace.replicas.partition import Partition
 from headrace.server.broker import METADATA, Broker
+from headrace.testing.local_broker import LocalBroker
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.world import real_world
 from tests.unit.log.batches import batch
@@ -129,7 +131,7 @@ def test_without_room_for_the_metadata_the_start_says_in_one_line_to_free_space(
     with_broker(data, story)
 
 
-@pytest.mark.parametrize("name", [leader_epochs.NAME, checkpoint.NAME])
+@pytest.mark.parametrize("name", [leader_epochs.NAME, checkpoint.NAME, identity.NAME])
 def test_a_file_that_cannot_be_read_takes_its_partition_and_no_other(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
     (tmp_path / "orders-0" / name).unlink()
@@ -160,6 +162,19 @@ def test_a_consumer_skips_what_is_missing_and_the_start_names_it(
     with_broker(tmp_path, story)
     [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "orders-0: offsets 3 to 5 are missing: segment 00000000000000000003.log is not there" in line
+
+
+@pytest.mark.parametrize("base", [0, 3])
+def test_librdkafka_reads_on_behind_a_gap(tmp_path: Path, base: int) -> None:
+    filled(tmp_path)
+    (tmp_path / "orders-0" / f"{base:020d}.log").unlink()
+    with LocalBroker(tmp_path) as broker:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "error"})
+        consumer.assign([TopicPartition("orders", 0, base)])
+        found = consumer.consume(11 - base - 3, timeout=20)
+        consumer.close()
+    assert [message.error() for message in found] == [None] * (11 - base - 3)
+    assert [message.offset() for message in found] == list(range(base + 3, 11))
 
 
 def contents(data: Path) -> dict[str, bytes]:

@@ -97,6 +97,27 @@ def test_a_killed_process_loses_nothing() -> None:
     simulated(story)
 
 
+def test_on_a_full_disk_a_topic_that_syncs_is_opened_as_far_as_it_was_synced() -> None:
+    async def story(disk: SimDisk, clock: SimClock) -> None:
+        logs = Logs(disk, clock, FOLDER)
+        log = logs.create("orders", 0, ID, TopicConfig(fsync=True))
+        put(logs, clock)
+        log.sync(checkpoint=True)
+        log.append(batch(), 1, now_ms=clock.now_ms())  # a leader epoch that is not stored yet
+        logs.abandon()
+        disk.room_bytes = 0
+        again = Logs(disk, clock, FOLDER)
+        await again.open(lambda name: TopicConfig(fsync=True))
+        opened = again.get("orders", 0)
+        assert opened is not None
+        assert (opened.offline, opened.end_offset, opened.synced_offset) == (None, 2, 1)
+        disk.room_bytes = None
+        await again.flush()
+        assert opened.synced_offset == 2
+
+    simulated(story)
+
+
 def test_folders_that_belong_to_no_topic_are_left_as_they_are() -> None:
     async def story(disk: SimDisk, clock: SimClock) -> None:
         logs = Logs(disk, clock, FOLDER)
