@@ -1,6 +1,6 @@
 """The table of docs/robustness.md: what each attack did to headrace and to Apache Kafka, in one run.
 
-The full-length run fills it, so the page says only what was measured. Called by test_hostile.py.
+`python -m tests.hostile --page` fills it, so the page says only what was measured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.hostile.attacks import Attack
 from tests.hostile.trial import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "robustness.md"
-BEGIN, END = "<!-- the table of `make soak PART=hostile` -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- written by `python -m tests.hostile --page` -->\n", "<!-- end of the table -->\n"
 
 Results = Mapping[Attack, Mapping[str, Outcome]]
 

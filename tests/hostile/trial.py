@@ -39,6 +39,15 @@ class Outcome:
     complaints: tuple[str, ...]
     """Lines of the broker's log that no stranger should be able to cause."""
 
+    @property
+    def words(self) -> str:
+        sizes = (self.before_bytes, self.peak_bytes, self.after_bytes)
+        return (
+            f"memory {' → '.join(f'{size / 1e6:.0f}' for size in sizes)} MB, longest wait "
+            f"{self.longest_wait_s * 1000:.0f} ms, {self.errors} errors, {self.log_bytes:,} bytes of log, "
+            f"{'alive' if self.alive else 'no answer'}"
+        )
+
 
 class _Limited:
     """A broker's recipe, started under a limit on file descriptors."""
