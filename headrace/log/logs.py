@@ -52,6 +52,7 @@ class Upkeep(Struct, frozen=True):
     retention_check_ms: int = 5000
     producer_expiry_ms: int = EXPIRY_MS
     reserve_bytes: int = 0  # of the disk, that records may not take
+    open_files: int = 2048  # the most
 
 
 class Logs:
@@ -62,7 +63,9 @@ class Logs:
         self._clock = clock
         self._upkeep = upkeep
         self._headroom = Headroom(disk, folder, upkeep.reserve_bytes)
-        self._shelf = Shelf(disk, FilePool(disk), IndexShelf(), upkeep.producer_expiry_ms, self._headroom)
+        self._shelf = Shelf(
+            disk, FilePool(disk, upkeep.open_files), IndexShelf(), upkeep.producer_expiry_ms, self._headroom
+        )
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._unopened: set[tuple[str, int]] = set()  # at the start, and not since
         self._flusher = Flusher(disk, clock)

@@ -86,7 +86,12 @@ _OWN: tuple[Setting, ...] = (
             "throttled", low=1),
     Setting("log.cleaner.backoff.ms", _T.LONG, 15_000, "how often compacted topics are checked for work", low=1),
     _own("log.retention.check.interval.ms", _T.LONG, 300_000, "how often retention is checked", low=1),
-    _own("max.connections", _T.INT, INT_MAX, "the most open connections", low=1),
+    _own("max.connections", _T.INT, None,
+         "the most open connections; others are refused. By default what the limit of open files of the process "
+         "leaves (`ulimit -n`; the soft limit is raised to the hard one): a quarter of it, but no more than 256, is "
+         "kept for other brokers, ZooKeeper and metadata, and half of the rest, but no more than 2,048, for the files "
+         "of the log. Kafka has no limit by default", low=1),
+    _own("max.connections.per.ip", _T.INT, INT_MAX, "the most open connections from one address", low=1),
     _own("max.incremental.fetch.session.cache.slots", _T.INT, 1_000, "the most fetch sessions", low=0),
     _own("num.partitions", _T.INT, 1, "partitions of topics created without a number", low=1),
     _own("offset.metadata.max.bytes", _T.INT, 4_096, "the longest metadata string of a committed offset", low=0),
@@ -100,6 +105,11 @@ _OWN: tuple[Setting, ...] = (
     _own("offsets.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long the sequence of an idle producer is remembered",
          low=1),
+    _own("queued.max.request.bytes", _T.LONG, 512 << 20,
+         "memory for requests that have not come completely; connections that would need more are not read until "
+         "others have finished, and one that does not send the rest of its request meanwhile is closed. At least one "
+         "request of socket.request.max.bytes fits; requests of less than 64 KiB are not counted; -1: no limit, as in "
+         "Kafka", low=-1),
     Setting("replica.alter.log.dirs.io.max.bytes.per.second", _T.LONG, LONG_MAX,
             "accepted for compatibility; a broker has one data folder, nothing moves between folders", low=1),
     _own("replica.fetch.max.bytes", _T.INT, 4 << 20, "the bytes that a replica requests from a partition at a time",
@@ -214,7 +224,8 @@ class BrokerConfig(Struct, frozen=True):
     leader_imbalance_check_interval_seconds: int = 30
     leader_imbalance_per_broker_percentage: int = 10
     log_retention_check_interval_ms: int = 300_000
-    max_connections: int = INT_MAX
+    max_connections: int | None = None  # what the limit of open files leaves, if there is one
+    max_connections_per_ip: int = INT_MAX
     fetch_session_slots: int = 1_000
     num_partitions: int = 1
     offset_metadata_max_bytes: int = 4_096
@@ -223,6 +234,7 @@ class BrokerConfig(Struct, frozen=True):
     offsets_topic_partitions: int = 16
     offsets_topic_segment_bytes: int = 104_857_600
     producer_id_expiration_ms: int = 86_400_000
+    queued_max_request_bytes: int = 512 << 20
     scrub_bytes_per_s: int = 4 << 20
     busy_poll_us: int = 250
     disk_reserve_bytes: int = 64 << 20

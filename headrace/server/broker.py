@@ -46,16 +46,18 @@ from headrace.log.strays import Strays, is_stray
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
+from headrace.model.settings import INT_MAX
 from headrace.model.settings_in_force import BrokerFile
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
 from headrace.replicas.scrub import Scrub
 from headrace.replicas.watermarks import Watermarks
+from headrace.server.descriptors import divide
 from headrace.server.dispatch import Dispatcher
 from headrace.server.forwarding import Forwarding, forwarding_name
 from headrace.server.internal_topics import InternalTopics
-from headrace.server.listener import Listener
+from headrace.server.listener import listener_of
 from headrace.server.log_ends import PeersLogEnds
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
@@ -87,9 +89,11 @@ class Broker:
         metrics: Address | None = None,
         open_store: OpenStore | None = None,
         watchful: bool = False,
+        open_files: int = INT_MAX,
     ) -> None:
         """`open_store` opens a session with the store of the cluster; without it the broker stands alone. Only on an
-        event loop that runs on real time may it be `watchful` (vigil.py)."""
+        event loop that runs on real time may it be `watchful` (vigil.py). `open_files`: that it may have open at once,
+        connections included."""
         self._world = world
         self._config = config
         self._data = data
@@ -98,6 +102,7 @@ class Broker:
         self._metrics_at = metrics
         self._open_store = open_store
         self._watchful = watchful
+        self._descriptors = divide(open_files)
         self.metrics_port: int | None = None
         self._close_metrics: Callable[[], None] | None = None
         self._running: asyncio.Task[None] | None = None
@@ -111,14 +116,7 @@ class Broker:
     async def start(self) -> None:
         """Returns when clients can connect. Raises Failure for what a person can mend."""
         world, config = self._world, self._config
-        self._listener = Listener(
-            world.net,
-            world.clock,
-            max_frame_bytes=config.socket_request_max_bytes,
-            max_connections=config.max_connections,
-            max_idle_s=config.connections_max_idle_ms / 1000,
-            vigil=self._vigil(),
-        )
+        self._listener = listener_of(world.net, world.clock, config, self._descriptors.connections, self._vigil())
         await self._listener.bind(*self._listen)
         self._folder = DataFolder(world.disk, self._data)
         await world.disk.off_loop(self._folder.open)
@@ -294,7 +292,8 @@ class Broker:
                 return config  # opening it says why, and takes this partition only
             return config if told in (topic_id, identity.UNKNOWN) else None
 
-        self._logs = Logs(self._world.disk, self._world.clock, self._data, _upkeep(self._config))
+        upkeep = _upkeep(self._config, self._descriptors.log_files)
+        self._logs = Logs(self._world.disk, self._world.clock, self._data, upkeep)
         await self._logs.open(config_of)
         self._watermarks = Watermarks(self._world.disk, self._data)
         await self._world.disk.off_loop(self._watermarks.load)
@@ -417,12 +416,13 @@ def _balance_terms(config: BrokerConfig) -> BalanceTerms:
     )
 
 
-def _upkeep(config: BrokerConfig) -> Upkeep:
+def _upkeep(config: BrokerConfig, open_files: int) -> Upkeep:
     return Upkeep(
         flush_ms=config.flush_interval_ms,
         retention_check_ms=config.log_retention_check_interval_ms,
         producer_expiry_ms=config.producer_id_expiration_ms,
         reserve_bytes=config.disk_reserve_bytes,
+        open_files=open_files,
     )
 
 

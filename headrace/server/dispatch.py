@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 
 from headrace.api.contract import Caller, Disconnect, Held, Parked, Reply, Request
 from headrace.api.table import Api
-from headrace.server.connection import Buffer
+from headrace.server.answering import Buffer
 from headrace.server.requests_seen import RequestsSeen
 from headrace.wire import frames
 from headrace.wire.messages import Message, decode_request, encode_response

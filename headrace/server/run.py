@@ -18,6 +18,7 @@ from headrace.cluster.sessions import OpenStore
 from headrace.cluster.store import Store
 from headrace.model.broker_config import BrokerConfig, load_broker_config
 from headrace.model.failure import Failure
+from headrace.model.settings import INT_MAX
 from headrace.server.broker import Broker
 from headrace.world.world import World, real_world
 
@@ -44,17 +45,17 @@ def run(options: ServeOptions) -> int:
     world = real_world()
     config = BrokerConfig() if options.config is None else load_broker_config(options.config, world.disk)
     config = _with_options(config, options)
-    _allow_many_files()
+    open_files = _allow_many_files()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(world, options, config))
+            runner.run(_serve(world, options, config, open_files))
     except OSError as error:  # usually a full or broken disk
         where = f" ({error.filename})" if error.filename else ""
         raise Failure(f"the broker with its data in {options.data} stopped: {error.strerror}{where}") from error
     return 0
 
 
-async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> None:
+async def _serve(world: World, options: ServeOptions, config: BrokerConfig, open_files: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,6 +69,7 @@ async def _serve(world: World, options: ServeOptions, config: BrokerConfig) -> N
         metrics=options.metrics,
         open_store=_store_of_cluster(config, world),
         watchful=True,
+        open_files=open_files,
     )
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
@@ -126,8 +128,10 @@ def _store_of_cluster(config: BrokerConfig, world: World) -> OpenStore | None:
     return open_store
 
 
-def _allow_many_files() -> None:
-    """Raise the limit of open files (sockets and segments) to the system's hard limit."""
+def _allow_many_files() -> int:
+    """Raise the limit of open files (sockets and segments) to the hard limit; returns the limit in force."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return INT_MAX if soft == resource.RLIM_INFINITY else soft

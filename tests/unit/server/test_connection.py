@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.api.contract import Caller, Disconnect
-from headrace.server.connection import Buffer, Connection
+from headrace.server.answering import Buffer
+from headrace.server.complaints import Complaints
+from headrace.server.connection import Connection
 from headrace.server.spare_buffers import SpareBuffers
 from headrace.server.turns import Turns
+from headrace.server.unfinished import UNLIMITED, UnfinishedRequests
 from headrace.server.vigil import Vigil
 from headrace.wire.messages import Message
 
@@ -21,11 +24,13 @@ from headrace.wire.messages import Message
 class Keeper:
     """A listener's side of the contract, with a small receive buffer so that frames outgrow it."""
 
-    def __init__(self, receive_bytes: int = 64, max_frame_bytes: int = 100_000) -> None:
+    def __init__(self, receive_bytes: int = 64, max_frame_bytes: int = 100_000, queued_bytes: int = UNLIMITED) -> None:
         self.name = "INSIDE"
         self.receive_buffer = memoryview(bytearray(receive_bytes))
         self.max_frame_bytes = max_frame_bytes
         self.spare_buffers = SpareBuffers(1)
+        self.unfinished = UnfinishedRequests(queued_bytes)
+        self.complaints = Complaints(self.monotonic)
         self.turns = Turns()
 
     def entered(self, connection: Connection) -> bool:
@@ -56,6 +61,9 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
 
     def pause_reading(self) -> None:
         self.reading = False
