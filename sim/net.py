@@ -168,6 +168,9 @@ class _Host:
         far.serve(door.protocol, door.context)
         near.live(protocol(), contextvars.copy_context())
 
+    async def addresses(self, host: str) -> list[str]:
+        return [host]
+
 
 class SimDoor:
     def __init__(self, network: SimNetwork, address: Address, protocol: Protocol) -> None:

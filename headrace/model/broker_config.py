@@ -90,7 +90,7 @@ _OWN: tuple[Setting, ...] = (
          "the most open connections; others are refused. By default what the limit of open files of the process "
          "leaves (`ulimit -n`; the soft limit is raised to the hard one): a quarter of it, but no more than 256, is "
          "kept for other brokers, ZooKeeper and metadata, and half of the rest, but no more than 2,048, for the files "
-         "of the log. Kafka has no limit by default", low=1),
+         "of the log. 64 more may come from the addresses of other brokers. Kafka has no limit by default", low=1),
     _own("max.connections.per.ip", _T.INT, INT_MAX, "the most open connections from one address", low=1),
     _own("max.incremental.fetch.session.cache.slots", _T.INT, 1_000, "the most fetch sessions", low=0),
     _own("num.partitions", _T.INT, 1, "partitions of topics created without a number", low=1),

@@ -61,6 +61,7 @@ from headrace.server.listener import listener_of
 from headrace.server.log_ends import PeersLogEnds
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
+from headrace.server.neighbours import Neighbours
 from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
@@ -116,7 +117,9 @@ class Broker:
     async def start(self) -> None:
         """Returns when clients can connect. Raises Failure for what a person can mend."""
         world, config = self._world, self._config
-        self._listener = listener_of(world.net, world.clock, config, self._descriptors.connections, self._vigil())
+        self._neighbours = Neighbours(world.net, world.clock, self.image, config.broker_id)
+        places, vigil = self._descriptors.connections, self._vigil()
+        self._listener = listener_of(world.net, world.clock, config, places, brokers=self._neighbours, vigil=vigil)
         await self._listener.bind(*self._listen)
         self._folder = DataFolder(world.disk, self._data)
         await world.disk.off_loop(self._folder.open)
@@ -234,7 +237,11 @@ class Broker:
         async with asyncio.TaskGroup() as group:
             rooms = (self._logs, self._host, self._groups, self._transactions)
             parts = (self._controller, *rooms, self._listener, self._lag, self._scrub)
-            for part in parts if self._standing is None else (self._standing, self._lease, self._strays, *parts[1:]):
+            for part in (
+                parts
+                if self._standing is None
+                else (self._standing, self._lease, self._strays, self._neighbours, *parts[1:])
+            ):
                 group.create_task(part.run())
 
     # --- building ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ must read first. While nobody waits, nobody is closed for being slow.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 
 from headrace.api.contract import PLAINTEXT, Caller, Disconnect
 from headrace.model.broker_config import BrokerConfig
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 _RECEIVE_BYTES = 512 * 1024
 _CROWDED_RECEIVE_BYTES = 64 * 1024  # that a connection reads at a time while room for unfinished requests is short
 _SPARE_BUFFERS = 8
+_BROKER_PLACES = 64  # beyond max.connections, for other brokers of the cluster; see also descriptors.py
 _SWEEP_S = 1.0
 _IDLE_SWEEP_S = 30.0
 
@@ -53,10 +54,12 @@ class Listener:
         max_connections_of_address: int = INT_MAX,
         queued_request_bytes: int = UNLIMITED,
         crowded: Callable[[], bool] = lambda: False,
+        brokers: Container[str] = (),
         vigil: Vigil | None = None,
     ) -> None:
         """`queued_request_bytes`: of unfinished requests, see unfinished.py. `crowded`: whether somebody waits for room
-        for a reply."""
+        for a reply. `brokers`: the addresses of the cluster's other brokers, who come in when strangers have taken all
+        places."""
         self.name = PLAINTEXT
         self._receive_buffer = self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.max_frame_bytes = max_frame_bytes
@@ -75,6 +78,7 @@ class Listener:
         self._of_address: dict[str, int] = {}  # the number of connections
         self._max_idle_s = max_idle_s
         self._crowded = crowded
+        self._brokers = brokers
         self._sending, self._receiving = Progress(), Progress()
         self._door: Door | None = None
 
@@ -146,7 +150,8 @@ class Listener:
         self.accepted += 1
         host = connection.caller.peer.host
         of_address = self._of_address.get(host, 0)
-        if len(self.connections) >= self._max_connections:
+        places = self._max_connections + (_BROKER_PLACES if host in self._brokers else 0)
+        if len(self.connections) >= places:
             self.complaints.note(host, f"refusing {host}: max.connections={self._max_connections} are open")
             return False
         if of_address >= self._max_of_address:
@@ -166,7 +171,16 @@ class Listener:
             del self._of_address[host]
 
 
-def listener_of(net: Net, clock: Clock, config: BrokerConfig, fitting: int, vigil: Vigil | None) -> Listener:
+def listener_of(
+    net: Net,
+    clock: Clock,
+    config: BrokerConfig,
+    fitting: int,
+    *,
+    brokers: Container[str] = (),
+    crowded: Callable[[], bool] = lambda: False,
+    vigil: Vigil | None = None,
+) -> Listener:
     """With the limits of `config`; `fitting`: the connections for which there are descriptors."""
     most, queued_bytes = config.max_connections, config.queued_max_request_bytes
     if most is not None and most > fitting:
@@ -184,6 +198,8 @@ def listener_of(net: Net, clock: Clock, config: BrokerConfig, fitting: int, vigi
         max_connections_of_address=config.max_connections_per_ip,
         max_idle_s=config.connections_max_idle_ms / 1000,
         queued_request_bytes=UNLIMITED if queued_bytes < 0 else max(queued_bytes, config.socket_request_max_bytes + 4),
+        crowded=crowded,
+        brokers=brokers,
         vigil=vigil,
     )
 

@@ -33,6 +33,10 @@ class Net(Protocol):
         """Connect; the protocol's connection_made has been called when this returns. OSError on failure."""
         ...
 
+    async def addresses(self, host: str) -> list[str]:
+        """The IP addresses of a host. OSError if they cannot be found out."""
+        ...
+
 
 class _RealDoor:
     def __init__(self, server: asyncio.Server, address: tuple[str, int]) -> None:
@@ -63,6 +67,10 @@ class RealNet:
 
     async def connect(self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         await asyncio.get_running_loop().create_connection(protocol, host, port)
+
+    async def addresses(self, host: str) -> list[str]:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return [str(entry[4][0]) for entry in found]
 
 
 class Line(Protocol):

@@ -110,6 +110,17 @@ def test_connections_of_one_address_have_a_limit_of_their_own(caplog: pytest.Log
     play(story)
 
 
+def test_brokers_of_the_cluster_come_in_when_strangers_have_taken_all_places() -> None:
+    async def story() -> None:
+        async with Place(nothing, max_connections=2, brokers={"broker-2"}) as place:
+            strangers = [await place.client("stranger") for _ in range(3)]
+            assert [client.lost for client in strangers] == [False, False, True]
+            others = [await place.client("broker-2") for _ in range(63 + 2)]
+            assert [client.lost for client in others] == [False] * 64 + [True]
+
+    play(story)
+
+
 def test_who_does_not_read_is_closed_while_others_wait_for_its_memory(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         crowded = False
@@ -236,7 +247,7 @@ def test_malformed_requests_write_one_line_a_minute(caplog: pytest.LogCaptureFix
 def test_the_default_limit_is_what_the_descriptors_allow(
     config: BrokerConfig, fitting: int, most: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = listener_of(SimNetwork(1).host("broker"), SimClock(), config, fitting, None)
+    listener = listener_of(SimNetwork(1).host("broker"), SimClock(), config, fitting)
     assert listener._max_connections == most
     assert ("ulimit" in caplog.text) == warned
 
@@ -244,5 +255,5 @@ def test_the_default_limit_is_what_the_descriptors_allow(
 @pytest.mark.parametrize(("queued", "most"), [(-1, 1 << 62), (1, 104_857_604), (1 << 30, 1 << 30)])
 def test_the_budget_of_unfinished_requests_has_room_for_the_largest(queued: int, most: int) -> None:
     config = BrokerConfig(queued_max_request_bytes=queued)
-    listener = listener_of(SimNetwork(1).host("broker"), SimClock(), config, 100, None)
+    listener = listener_of(SimNetwork(1).host("broker"), SimClock(), config, 100)
     assert listener.unfinished._most_bytes == most
