@@ -313,8 +313,6 @@ class Connection(asyncio.BufferedProtocol):
             if not self._queue:
                 self._out += reply
                 self._out_bytes += size
-                if self._out_bytes > _MAX_UNSENT_BYTES:
-                    self.flush()
             else:
                 slot = _Slot()
                 slot.chunks, slot.size = reply, size

@@ -9,6 +9,7 @@ must read first. While nobody waits, nobody is closed for being slow.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Container, Hashable, Mapping
 
 from headrace.api.contract import PLAINTEXT, Caller, Disconnect
@@ -141,6 +142,7 @@ class Listener:
     def close(self) -> None:
         if self._door is not None:
             self._door.close()
+        self.complaints.tell(math.inf)
         for connection in list(self.connections):
             connection.close()
 

@@ -106,6 +106,9 @@ def test_connections_of_one_address_have_a_limit_of_their_own(caplog: pytest.Log
             await asyncio.sleep(1)
             assert not (await place.client("greedy")).lost, "and refused ones were not counted"
             assert (await place.client("greedy")).lost
+            place.listener.close()
+            await asyncio.sleep(1)
+            assert place.listener._of_address == {}, "addresses are forgotten with their last connection"
 
     play(story)
 
@@ -228,10 +231,22 @@ def test_malformed_requests_write_one_line_a_minute(caplog: pytest.LogCaptureFix
         async with Place(nothing) as place:
             for _ in range(50):
                 (await place.client()).wire.write(struct.pack(">i", -1) + b"    ")
+            assert len(caplog.records) == 1
             await asyncio.sleep(120)
             assert len(caplog.records) == 2
             assert "a frame of -1 bytes" in caplog.records[0].message
             assert caplog.records[1].message.startswith("client: 49 more of these within a minute, the last: ")
+
+    play(story)
+
+
+def test_a_listener_that_is_closed_says_what_it_has_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with Place(nothing, max_connections=1) as place:
+            for _ in range(5):
+                await place.client()
+            place.listener.close()
+            assert "client: 3 more of these" in caplog.text
 
     play(story)
 
