@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -36,6 +37,18 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+
+
+class Answer:
+    """A reply that takes a moment."""
+
+    def __init__(self, reply: list[Buffer], *, holds: bool) -> None:
+        self.awaited = asyncio.ensure_future(asyncio.sleep(0.01))
+        self.holds = holds
+        self._reply = reply
+
+    def finish(self, _: None) -> list[Buffer]:
+        return self._reply
 
 
 class Place:
@@ -272,3 +285,49 @@ def test_the_budget_of_unfinished_requests_has_room_for_the_largest(queued: int,
     config = BrokerConfig(queued_max_request_bytes=queued)
     listener = listener_of(SimNetwork(1).host("broker"), SimClock(), config, 100)
     assert listener.unfinished._most_bytes == most
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_all_requests_are_answered_in_order_while_room_is_short(seed: int) -> None:
+    """Requests and replies of all sizes, over slow lines, from clients that stop reading now and then."""
+    chance = random.Random(seed)
+    sizes = [8, 100, 70_000, 300_000, 2 * MIB - 4, 3 * MIB, 7 * MIB]
+
+    waited: set[bool] = set()
+
+    def dispatch(frame: memoryview, caller: Caller) -> list[Buffer] | Answer:
+        number, reply_bytes = struct.unpack_from(">ii", frame)
+        assert frame[8:] == bytes([number]) * (len(frame) - 8)
+        reply: list[Buffer] = [struct.pack(">ii", number, reply_bytes), bytes(reply_bytes)]
+        return Answer(reply, holds=number % 3 == 0) if number % 5 == 0 else reply
+
+    async def talk(place: Place, number: int) -> None:
+        place.network.narrow(f"client-{number}", "broker", chance.choice([2, 5, 20]) * MIB)
+        place.network.narrow("broker", f"client-{number}", chance.choice([2, 20, 200]) * MIB)
+        client = await place.client(f"client-{number}")
+        expected = 0
+        for serial in range(12):
+            size, reply_bytes = chance.choice(sizes), chance.choice(sizes)
+            expected += 8 + reply_bytes
+            body = struct.pack(">ii", serial, reply_bytes) + bytes([serial]) * (size - 8)
+            request = struct.pack(">i", size) + body
+            for at in range(0, len(request), MIB // 2):
+                client.wire.write(request[at : at + MIB // 2])
+            if chance.random() < 0.2:
+                client.wire.pause_reading()
+                await asyncio.sleep(chance.random() * 5)
+                client.wire.resume_reading()
+        async with asyncio.timeout(1000):
+            while client.received < expected and not client.lost:
+                await asyncio.sleep(0.5)
+                waited.add(place.listener.unfinished.waiting > 0)
+        assert client.received == expected
+
+    async def story() -> None:
+        async with Place(dispatch, max_frame_bytes=8 * MIB, queued_request_bytes=8 * MIB) as place:
+            await asyncio.gather(*(talk(place, number) for number in range(5)))
+            assert place.listener.unfinished.holds == {}
+            assert place.listener.unfinished.held_bytes == 0
+        assert waited == {True, False}, "room was short at times"
+
+    play(story)
