@@ -2,9 +2,9 @@
 """The end of a log, compiled: the twin of _tail_py.py, where every attribute is explained, and the usual append.
 
 A batch is usual if a client sent it alone, it is whole, its records carry the client's times, and it comes from no
-producer id or is the very next of an idempotent one; the topic leaves batches closed
-(`TopicConfig.batches_stay_closed`) and the segment has room for it. That is nearly every batch there is. Batches are
-laid out as wire/batches.py says.
+producer id or is the very next of an idempotent one; its records, where they are not compressed, are as they should be
+(wire/_record_walk.pxi); the topic leaves batches closed (`TopicConfig.batches_stay_closed`) and the segment has room
+for it. That is nearly every batch there is. Batches are laid out as wire/batches.py says.
 
 The usual append decides whether it applies, never what is allowed: it declines every batch that admission.py would
 refuse, and more, and PartitionLog.append refuses it in its own words. Tests hold both against that.
@@ -12,7 +12,7 @@ refuse, and more, and PartitionLog.append refuses it in its own words. Tests hol
 
 from cpython cimport array
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 import threading
@@ -21,6 +21,11 @@ from headrace.log import failing
 from headrace.log.appended import Appended
 from headrace.wire.batches import read_header
 from headrace.wire.checksum import crc32c
+
+include "../wire/_record_walk.pxi"
+
+cdef extern from *:
+    bint add_overflows "__builtin_add_overflow"(int64_t, int64_t, int64_t *) noexcept nogil
 
 cdef extern from "<endian.h>" nogil:
     uint32_t be32toh(uint32_t)
@@ -61,6 +66,16 @@ cdef inline void stamp(uint8_t *batch, int64_t base_offset, int32_t leader_epoch
     cdef uint32_t epoch = htobe32(<uint32_t> leader_epoch)
     memcpy(batch, &offset, 8)
     memcpy(batch + 12, &epoch, 4)
+
+
+cdef inline bint begins_as(uint8_t codec, const uint8_t *at, const uint8_t *end) noexcept:
+    """As wire/compression.py says of gzip, snappy, lz4 and zstd."""
+    if end - at < 4:
+        return codec == 2 and end > at
+    cdef uint32_t first = <uint32_t> int32_at(at)
+    if codec == 1:
+        return first >> 8 == 0x1F8B08
+    return codec == 2 or first == <uint32_t> (0x04224D18 if codec == 3 else 0x28B52FFD)
 
 
 cdef class SegmentTail:
@@ -157,12 +172,12 @@ cdef class LogTail:
         last_offset_delta, max_timestamp = int32_at(batch + 23), int64_at(batch + 35)
         if last_offset_delta < 0 or int32_at(batch + 57) != <int64_t> last_offset_delta + 1:
             return None
-        if max_timestamp > now_ms + self._after_max_ms or now_ms - self._before_max_ms > -1:
-            return None
         idempotent = int64_at(batch + 43) >= 0
         if idempotent and not self._is_next(int64_at(batch + 43), int16_at(batch + 51), int32_at(batch + 53)):
             return None
         if <uint32_t> int32_at(batch + 17) != <uint32_t> crc32c(records[21:]):
+            return None
+        if not self._are_welcome(batch, batch + size, now_ms):
             return None
         with self.lock:
             segment = self.segments[-1]
@@ -185,6 +200,27 @@ cdef class LogTail:
                 return Appended(offset, following - 1, -1, self.start_offset, False, size)
             except MemoryError as error:
                 failing.lost_count(self, error)
+
+    cdef bint _are_welcome(self, const uint8_t *batch, const uint8_t *end, int64_t now_ms) noexcept:
+        """Whether the records are as they should be, of times that the topic takes, and the header says which is the
+        latest. Of compressed ones, whether header and first bytes look like it."""
+        cdef int64_t first = int64_at(batch + 27), max_timestamp = int64_at(batch + 35)
+        cdef int64_t earliest = first, latest = max_timestamp
+        cdef Walk walk
+        if batch[22] == 0:
+            walk.at, walk.end = batch + HEADER_BYTES, end
+            if not walk_records(&walk, int32_at(batch + 57)):
+                return False
+            if add_overflows(first, walk.earliest, &earliest) or add_overflows(first, walk.latest, &latest):
+                return False
+            if latest != max_timestamp:
+                return False
+        else:
+            if not begins_as(batch[22], batch + HEADER_BYTES, end):
+                return False
+            if earliest > latest:
+                earliest, latest = latest, earliest
+        return earliest >= now_ms - self._before_max_ms and latest <= now_ms + self._after_max_ms
 
     cdef bint _is_next(self, int64_t producer_id, int16_t epoch, int32_t base_sequence) except -1:
         """Whether this is the batch that is expected next of a producer who has written before, with no transaction

@@ -19,7 +19,16 @@ from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
 from headrace.log.states import LogStates
 from headrace.log.tail import LogTail
-from headrace.wire.batches import BatchHeader, crc_ok, read_header, split_produced, stamp, stamp_append_time, walk
+from headrace.wire.batches import (
+    BatchHeader,
+    crc_ok,
+    read_header,
+    split_produced,
+    stamp,
+    stamp_append_time,
+    stamp_max_timestamp,
+    walk,
+)
 from headrace.wire.end_markers import EndMarker, encode_marker
 from headrace.wire.errors import ErrorCode, KafkaError
 
@@ -96,12 +105,14 @@ class Appending:
         transactional: bool,
     ) -> Appended | None:
         """KafkaError if one of these batches may not be appended; what is answered to a retry of batches that are here
-        already; else None."""
+        already; else None. A header whose latest time is not that of its records is put right."""
         tail = self._tail
         before: BatchHeader | None = None
-        for at, header in found:
+        for place, (at, header) in enumerate(found):
             if not internal:
-                check_client_batch(records, at, header, tail.config, now_ms, transactional=transactional)
+                newest = check_client_batch(records, at, header, tail.config, now_ms, transactional=transactional)
+                if newest != header.max_timestamp and not tail.config.log_append_time:
+                    found[place] = at, stamp_max_timestamp(records, at, header, newest)
             if header.producer_id >= 0:
                 if before is not None and before.producer_id == header.producer_id:
                     tail.producers.check_next(before, header)

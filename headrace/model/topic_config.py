@@ -149,10 +149,14 @@ class TopicConfig(Struct, frozen=True):
 
     @property
     def batches_stay_closed(self) -> bool:
-        """Whether the log stores a client's batch as it came: of its bytes, only base offset and leader epoch are
-        written, and its records are not looked at. Then the usual append of the log applies (log/tail.py)."""
+        """Whether the log stores a client's batch as it came, and leaves closed what is compressed: only base offset
+        and leader epoch are written. Then the usual append of the log applies (log/tail.py)."""
         plain = self.codec is None and not self.log_append_time
         return plain and not self.compacted and not self.dedup_window_ms
+
+    def opens(self, codec: int) -> bool:
+        """Whether the log opens what a client has compressed with this codec before it stores it."""
+        return self.compacted or self.dedup_window_ms > 0 or self.codec not in (None, codec)
 
     @property
     def compacted(self) -> bool:
@@ -186,8 +190,8 @@ CLOSED_FIELDS = frozenset(
         "segment_bytes",
         "segment_index_bytes",
         "segment_ms",
-        "timestamp_after_max_ms",  # these two are checked by a batch's header, and only where that is
-        "timestamp_before_max_ms",  # not enough the batch is opened
+        "timestamp_after_max_ms",  # these two are checked by a batch's header where it is compressed
+        "timestamp_before_max_ms",
     }
 )
 

@@ -10,10 +10,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from headrace.wire.errors import Malformed
+from headrace.wire.errors import BadRecord, Malformed
 from headrace.wire.record import Record
 
 cdef extern from "Python.h":
@@ -32,6 +32,7 @@ cdef tuple NO_HEADERS = ()
 
 include "_number_reading.pxi"
 include "_number_writing.pxi"
+include "_record_walk.pxi"
 
 
 cdef inline object blob(const uint8_t **at, const uint8_t *end):
@@ -175,6 +176,61 @@ def scan_times(
         found.append((offset, absolute_time(base_timestamp, time_delta)))
         at = stop
     check_end(at, end)
+    return found
+
+
+def check_records(const uint8_t[::1] section not None, int64_t count, int64_t base_timestamp):
+    """(earliest, latest) time of the records, if they are what a client may send; else BadRecord. A time may need more
+    than 64 bits."""
+    cdef Walk walk
+    cdef const uint8_t *none = b""
+    cdef Py_ssize_t size = section.shape[0]
+    walk.at = &section[0] if size else none
+    walk.end = walk.at + size
+    if not walk_records(&walk, count):
+        raise BadRecord(walk.place, walk.wrong.decode())
+    return <object> base_timestamp + <object> walk.earliest, <object> base_timestamp + <object> walk.latest
+
+
+def times_outside(
+    const uint8_t[::1] section not None, int64_t count, int64_t base_timestamp, int64_t earliest, int64_t latest
+):
+    """The places of records whose time is there (not -1) and not in [earliest, latest]."""
+    check_count(section.shape[0], count)
+    cdef list found = []
+    if count == 0:
+        return found
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef int64_t turn, time = 0
+    for turn in range(count):
+        stop = record_end(&at, end)
+        if add_overflows(base_timestamp, number(&at, stop, 64), &time):
+            found.append(turn)
+        elif time != -1 and (time < earliest or time > latest):
+            found.append(turn)
+        at = stop
+    return found
+
+
+def keyless(const uint8_t[::1] section not None, int64_t count):
+    """The places of records without a key."""
+    check_count(section.shape[0], count)
+    cdef list found = []
+    if count == 0:
+        return found
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef int64_t turn
+    for turn in range(count):
+        stop = record_end(&at, end)
+        number(&at, stop, 64)
+        number(&at, stop, 32)
+        if span(&at, stop) < 0:
+            found.append(turn)
+        at = stop
     return found
 
 

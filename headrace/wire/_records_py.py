@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headrace.wire.errors import Malformed
+from headrace.wire.errors import BadRecord, Malformed
 from headrace.wire.record import Record
 
 Buffer = bytes | bytearray | memoryview
@@ -241,6 +241,107 @@ def scan_times(
         found.append((_offset(base_offset, offset_delta, last_offset_delta), _time(base_timestamp, time_delta)))
         at = end
     _check_end(data, at)
+    return found
+
+
+def check_records(section: Buffer, count: int, base_timestamp: int) -> tuple[int, int]:
+    """(earliest, latest) time of the records, if they are what a client may send; else BadRecord. A time may need more
+    than 64 bits.
+
+    Beside what every reader checks, a client's records have the offset deltas 0, 1, 2 ..., and names of headers that
+    are UTF-8."""
+    data = memoryview(section)
+    deltas = []
+    at = place = 0
+    why = "it is missing"
+    try:
+        _require(count > 0)
+        for place in range(count):
+            why = "it is missing"
+            _require(at < len(data))
+            why = "its length leads out of the batch"
+            size, at = _varint(data, at)
+            _require(0 <= size <= len(data) - at)
+            why = "it is empty"
+            _require(size > 0)
+            at += size
+            deltas.append(_check_record(place, data[at - size + 1 : at]))
+    except BadRecord:
+        raise
+    except Malformed as error:
+        raise BadRecord(place, why) from error
+    if at != len(data):
+        raise BadRecord(count, "bytes follow the last record")
+    return base_timestamp + min(deltas), base_timestamp + max(deltas)
+
+
+def _check_record(place: int, body: memoryview) -> int:
+    """The time delta of the record whose fields, after its attributes, are these bytes."""
+    why = "its time is no number"
+    try:
+        delta, at = _varint(body, 0, 64)
+        why = "its offset does not follow the one before"
+        offset, at = _varint(body, at)
+        _require(offset == place)
+        why = "its key leads out of it"
+        at = _check_field(body, at, -1)
+        why = "its value leads out of it"
+        at = _check_field(body, at, -1)
+        why = "it claims more headers than it holds"
+        headers, at = _varint(body, at)
+        _require(0 <= headers <= (len(body) - at) // 2)
+        why = "a header leads out of it or has no key in UTF-8"
+        for _ in range(headers):
+            start, at = at, _check_field(body, at, 0)
+            (_blob(body, start)[0] or b"").decode()
+            at = _check_field(body, at, -1)
+        why = "it is longer than its fields"
+        _require(at == len(body))
+    except (Malformed, UnicodeDecodeError) as error:
+        raise BadRecord(place, why) from error
+    return delta
+
+
+def _check_field(body: memoryview, at: int, least: int) -> int:
+    """The end of the field at `at`, whose length may not be less than that."""
+    size, at = _varint(body, at)
+    _require(least <= size <= len(body) - at)
+    return at + max(size, 0)
+
+
+def _require(held: bool) -> None:
+    if not held:
+        raise Malformed
+
+
+def times_outside(section: Buffer, count: int, base_timestamp: int, earliest: int, latest: int) -> list[int]:
+    """The places of records whose time is there (not -1) and not in [earliest, latest]."""
+    data = memoryview(section)
+    _check_count(data, count)
+    found = []
+    at = 0
+    for place in range(count):
+        body, at, end = _frame(data, at)
+        time = base_timestamp + _varint(body, at, 64)[0]
+        if time != -1 and not max(earliest, _INT64_MIN) <= time <= min(latest, _INT64_MAX):
+            found.append(place)
+        at = end
+    return found
+
+
+def keyless(section: Buffer, count: int) -> list[int]:
+    """The places of records without a key."""
+    data = memoryview(section)
+    _check_count(data, count)
+    found = []
+    at = 0
+    for place in range(count):
+        body, at, end = _frame(data, at)
+        _, at = _varint(body, at, 64)
+        _, at = _varint(body, at)
+        if not _skip(body, at)[0]:
+            found.append(place)
+        at = end
     return found
 
 

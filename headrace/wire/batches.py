@@ -151,6 +151,13 @@ def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, length: int
     _OFFSET_AND_LENGTH_AND_EPOCH.pack_into(buffer, at, base_offset, length, leader_epoch)
 
 
+def stamp_max_timestamp(buffer: bytearray | memoryview, at: int, header: BatchHeader, newest: int) -> BatchHeader:
+    """Make the header name this time as that of the latest record; the header as it is now."""
+    struct.pack_into(">q", buffer, at + 35, newest)
+    restamp_crc(buffer, at, header.length)
+    return read_header(buffer, at)
+
+
 def stamp_append_time(buffer: bytearray | memoryview, at: int, header: BatchHeader, now_ms: int) -> None:
     """Make the whole batch carry the broker's time (message.timestamp.type=LogAppendTime)."""
     attributes = header.attributes | LOG_APPEND_TIME

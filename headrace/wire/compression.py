@@ -1,7 +1,8 @@
 """The four codecs of record batches, by their number in the batch's attributes, behind two functions.
 
-Called by wire/records.py alone. Invariant: for any input, `decompress` never returns more than `limit_bytes` (and uses
-at most as much again while its buffer grows), and raises only Malformed for bad bytes.
+Called by wire/records.py alone, but for `begins_as`, which log/admission.py asks. Invariant: for any input,
+`decompress` never returns more than `limit_bytes` (and uses at most as much again while its buffer grows), and raises
+only Malformed for bad bytes.
 
 Two formats need care, because clients differ:
 - snappy is one raw block (librdkafka), or a sequence of blocks in the framing of Java's snappy library: a magic of 8
@@ -23,6 +24,8 @@ Buffer = bytes | bytearray | memoryview
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
+# How each begins: always the same, but for snappy, whose raw blocks begin with a length.
+_MAGICS = (b"", b"\x1f\x8b\x08", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
 _JAVA_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _JAVA_SNAPPY_HEADER = _JAVA_SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _JAVA_SNAPPY_BLOCK_BYTES = 32 * 1024
@@ -47,6 +50,11 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data, level))
     raise Malformed(f"compression codec {codec} is unknown")
+
+
+def begins_as(codec: int, data: Buffer) -> bool:
+    """Whether these bytes begin as those of this codec do; of snappy, only whether there are any."""
+    return len(data) > 0 and bytes(data[:4]).startswith(_MAGICS[codec])
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:

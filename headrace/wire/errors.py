@@ -17,7 +17,7 @@ finally:
     if _hidden:
         del sys.modules["hypothesis"]
 
-__all__ = ["ErrorCode", "InvalidRecords", "KafkaError", "Malformed"]
+__all__ = ["BadRecord", "ErrorCode", "InvalidRecords", "KafkaError", "Malformed"]
 
 
 class KafkaError(Exception):
@@ -30,13 +30,23 @@ class KafkaError(Exception):
 
 
 class InvalidRecords(KafkaError):
-    """A batch is rejected because of some of its records; `places` are their indexes, counted from 0 (KIP-467)."""
+    """A batch is rejected because of some of its records; `places` are their indexes, counted from 0 (KIP-467), of the
+    first hundred: a batch may have a million."""
 
     def __init__(self, places: list[int], why: str, code: ErrorCode = ErrorCode.invalid_record) -> None:
-        super().__init__(code, f"{len(places)} of the batch's records: {why}")
-        self.places = places
+        super().__init__(code, f"{len(places)} of the batch's records, the first at {places[0]}: {why}")
+        self.places = places[:100]
         self.why = why
 
 
 class Malformed(Exception):
     """Bytes that do not follow the protocol."""
+
+
+class BadRecord(Malformed):
+    """A record of a batch that cannot be read: its index, counted from 0, and what is wrong with it."""
+
+    def __init__(self, place: int, why: str) -> None:
+        super().__init__(f"record {place}: {why}")
+        self.place = place
+        self.why = why

@@ -30,6 +30,7 @@ __all__ = [
     "COMPILED",
     "Headers",
     "Record",
+    "check_records",
     "decode",
     "default_limit_bytes",
     "emptied_batch",
@@ -39,21 +40,24 @@ __all__ = [
     "filtered_batch",
     "first_at_or_after",
     "iterate",
+    "keyless",
     "last_record_offset",
     "open_batch",
     "scan_header",
     "scan_keys",
     "scan_times",
     "seal_batch",
-    "times",
-    "without_key",
+    "times_outside",
 ]
 
 # These take the records section of an opened batch.
+check_records = codec_twin.check_records
 filter_records = codec_twin.filter_records
+keyless = codec_twin.keyless
 scan_header = codec_twin.scan_header
 scan_keys = codec_twin.scan_keys
 scan_times = codec_twin.scan_times
+times_outside = codec_twin.times_outside
 
 COMPILED: bool = codec_twin.__name__.endswith("._records")
 
@@ -189,16 +193,3 @@ def last_record_offset(batch: Buffer, at: int = 0) -> int:
     """The offset of the last record of this batch, which is not empty; the header's last offset may be higher."""
     header, section = open_batch(batch, at)
     return _dated(header, section)[-1][0]
-
-
-def times(batch: Buffer, at: int = 0) -> list[int]:
-    """The producer's timestamp of each record."""
-    header, section = open_batch(batch, at)
-    return [timestamp for _, timestamp in _dated(header, section)]
-
-
-def without_key(batch: Buffer, at: int = 0) -> list[int]:
-    """The indexes, from 0, of records without a key, which a compacted topic rejects."""
-    header, section = open_batch(batch, at)
-    scanned = scan_keys(section, header.record_count, header.base_offset, header.last_offset_delta)
-    return [place for place, (_, key, _) in enumerate(scanned) if key is None]

@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 TAIL, EXPRESS, RECORDS = "headrace/log/_tail", "headrace/api/_express", "headrace/wire/_records"
-READING = "headrace/wire/_number_reading.pxi"
+READING, WALK = "headrace/wire/_number_reading.pxi", "headrace/wire/_record_walk.pxi"
 BATCHES = "headrace/wire/batches.py"
 
 COUNTS = "tests/unit/log/test_tail.py::test_a_count_below_every_other_does_not_fit_the_offset_above_every_other"
 DAMAGED = "tests/unit/log/test_tail.py::test_a_batch_that_was_damaged_is_refused_by_the_usual_append_too"
 OLD = "tests/unit/wire/test_batches.py::test_old_record_formats_and_unknown_codecs_are_refused_by_name"
 NOT_USUAL = "tests/unit/log/test_tail.py::test_what_is_not_usual_is_left_to_the_general_append"
-TOO_OLD = "tests/unit/log/test_tail.py::test_where_a_record_may_be_too_old_each_is_looked_at_by_the_general_append"
+TOO_OLD = "tests/unit/log/test_tail.py::test_of_uncompressed_records_each_time_counts_in_the_usual_append_too"
+DOOR = "tests/unit/log/test_admission.py"
+UNREADABLE = f"{DOOR}::test_a_batch_that_is_not_as_it_should_be_is_refused_with_its_place"
+NOT_TAKEN = f"{DOOR}::test_the_usual_append_takes_nothing_that_is_to_be_refused"
+PUT_RIGHT = f"{DOOR}::test_a_header_with_a_wrong_latest_time_is_put_right"
 APPENDING = "tests/unit/log/test_partition_log.py"
 MAY_NOT_SEND = f"{APPENDING}::test_what_a_client_may_not_send_is_refused_and_leaves_no_trace"
 ROLLING = f"{APPENDING}::test_segments_roll_by_size_and_by_age"
@@ -30,6 +34,8 @@ GARBLED = f"{TWINS}::test_they_refuse_the_same_garbled_bytes"
 ANY_RECORDS = f"{TWINS}::test_they_agree_on_any_bytes"
 NUMBER_LINE = f"{TWINS}::test_they_agree_on_the_ends_of_the_number_line"
 BEYOND = f"{TWINS}::test_a_record_beyond_the_last_offset_of_its_batch_is_refused"
+SAME_WORDS = f"{TWINS}::test_they_refuse_the_same_records_of_a_client_in_the_same_words"
+WALL = f"{TWINS}::test_no_byte_behind_a_batch_is_read"
 FAR_OUT = f"{TWINS}::test_a_length_that_leads_far_out_of_the_batch_is_refused"
 AFTER_THE_END = f"{LANES}::test_a_request_with_bytes_after_its_end_is_left_to_the_full_path"
 
@@ -48,12 +54,17 @@ BYTE_RULES = {
     39: "the offset of a record lies within its batch",
     40: "a length in a record leads to no bytes but the batch's",
     41: "a record that does not fit into a batch is not written",
+    42: "records that nobody could read are not stored",
+    43: "the records that a client sends follow each other without gaps",
+    44: "a walk over records leads to no bytes but the batch's",
+    45: "a batch names the latest time of its records",
+    46: "what is not compressed as it says is not stored",
 }
 
 
 # In Python a slice cannot lead out of the batch, and what it lacks is missed where the record ends: without its check
 # the same bytes are refused.
-COMPILED_ONLY = {40}
+COMPILED_ONLY = {40, 44}
 
 
 class ByteCase(NamedTuple):
@@ -116,12 +127,12 @@ BYTE_CASES = [
     in_tail(32, "base_sequence == <int64_t> producer.next_sequence and ", ""),
     in_tail(32, " and epoch == <int64_t> producer.epoch", ""),
     without_tail(32, "headrace/log/producer_state.py", "if producer.next_sequence in (first, _ANY):", "if True:", GAPS),
-    in_tail(33, "max_timestamp > now_ms + self._after_max_ms or ", ""),
-    in_tail(33, " or now_ms - self._before_max_ms > -1", "", TOO_OLD),
+    in_tail(33, " and latest <= now_ms + self._after_max_ms", ""),
+    in_tail(33, "earliest >= now_ms - self._before_max_ms and ", "", TOO_OLD),
     without_tail(
         33,
         "headrace/log/admission.py",
-        "if header.max_timestamp > latest or earliest > NO_TIMESTAMP:",
+        "if oldest < earliest or newest > latest:",
         "if False:",
         MAY_NOT_SEND,
     ),
@@ -154,10 +165,43 @@ BYTE_CASES = [
     ),
     in_lanes(37, "_py.py", " or frame[end:] != _NO_TAGS:", ":", AFTER_THE_END),
     in_records(38, READING, "    if at != end:", "    if False:", GARBLED),
-    in_records(38, f"{RECORDS}_py.py", "    if at != len(data):", "    if False:", GARBLED),
+    in_records(
+        38,
+        f"{RECORDS}_py.py",
+        "    if at != len(data):\n        raise Malformed",
+        "    if False:\n        raise Malformed",
+        GARBLED,
+    ),
     in_records(39, READING, "if delta < 0 or delta > last_offset_delta:", "if delta < 0:", BEYOND),
     in_records(39, f"{RECORDS}_py.py", "if delta < 0 or delta > last_offset_delta:", "if delta < 0:", BEYOND),
     in_records(40, READING, "    if size > end - at[0]:", "    if False:", FAR_OUT),
     in_records(41, f"{RECORDS}.pyx", " or (narrow and (delta < 0 or delta > INT32_MAX)):", ":", NUMBER_LINE),
     in_records(41, f"{RECORDS}_py.py", "if not 0 <= offset - base_offset <= _INT32_MAX:", "if False:", NUMBER_LINE),
+    in_tail(
+        42, "if not walk_records(&walk, int32_at(batch + 57)):", "if walk_records(&walk, 1) < 0:", NOT_TAKEN, short=True
+    ),
+    in_records(
+        42,
+        WALK,
+        '    if at != end:\n        return "it is longer',
+        '    if False:\n        return "it is longer',
+        SAME_WORDS,
+    ),
+    in_records(42, WALK, "    if at + 1 != stop or at[0]:", "    if at[0]:", SAME_WORDS),
+    in_records(42, f"{RECORDS}_py.py", "        _require(at == len(body))\n", "", SAME_WORDS),
+    in_records(43, WALK, "&number) or number != place:", "&number):", SAME_WORDS),
+    in_records(43, f"{RECORDS}_py.py", "        _require(offset == place)\n", "", SAME_WORDS),
+    in_records(44, WALK, "&size) or size > end - at[0]:", "&size):", WALL),
+    in_records(44, WALK, " or number >= 0x4000 or stop > end:", " or number >= 0x4000:", WALL),
+    in_records(44, WALK, "    if end - at < PLAIN_BYTES:", "    if False:", WALL),
+    in_tail(45, "            if latest != max_timestamp:\n                return False\n", ""),
+    without_tail(
+        45, "headrace/log/appending.py", "if newest != header.max_timestamp and not", "if False and not", PUT_RIGHT
+    ),
+    in_tail(
+        46, "            if not begins_as(batch[22], batch + HEADER_BYTES, end):", "            if False:", NOT_TAKEN
+    ),
+    without_tail(
+        46, "headrace/log/admission.py", "if not compression.begins_as(header.codec, body):", "if False:", UNREADABLE
+    ),
 ]

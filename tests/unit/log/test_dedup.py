@@ -169,7 +169,7 @@ def test_a_batch_that_cannot_be_opened_is_refused() -> None:
     restamp_crc(garbled, 0, header.length)
     with pytest.raises(KafkaError) as refused:
         log.append(memoryview(garbled), 0, now_ms=NOW)
-    assert refused.value.code is ErrorCode.corrupt_message
+    assert refused.value.code is ErrorCode.invalid_record
 
 
 def test_the_brokers_own_records_are_not_looked_at() -> None:

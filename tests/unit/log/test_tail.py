@@ -19,13 +19,15 @@ from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
 from headrace.log.tail import LogTail
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, read_header, restamp_crc
+from headrace.wire.batches import LOG_APPEND_TIME, TRANSACTIONAL, read_header, restamp_crc, split_produced
+from headrace.wire.compression import GZIP
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.disk import SimDisk
 from tests.conftest import SOAKING
 from tests.unit.log.batches import NOW, batch, from_producer, open_log
+from tests.unit.wire.bad_batches import GOOD, packed
 
 MOSTLY_APPENDING = ("test_partition_log", "test_reading", "test_recovery", "test_tail", "test_trimming")
 COMPILED = tail.LogTail.__module__ == "headrace.log._tail"
@@ -162,8 +164,9 @@ def test_it_declines_every_batch_that_admission_refuses(config: TopicConfig, rec
     log = open_log(SimDisk(), config)
     log.append(batch(value=b""), 0, now_ms=NOW)
     try:
-        check_client_batch(records, 0, read_header(records), config, NOW)
-    except (KafkaError, struct.error):
+        for at, header in split_produced(memoryview(bytearray(records))):
+            check_client_batch(records, at, header, config, NOW)
+    except KafkaError:
         assert log.tail.append_usual(memoryview(bytearray(records)), 0, NOW) is None
 
 
@@ -188,7 +191,7 @@ def test_it_declines_every_batch_of_a_topic_whose_batches_do_not_stay_closed(con
 def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -> None:
     log = open_log(SimDisk())
     log.append(batch(), 0, now_ms=NOW)
-    largest = changed(batch(), 23, ">i", 2**31 - 1, sound=False)
+    largest = changed(packed(GZIP, GOOD), 23, ">i", 2**31 - 1, sound=False)
     records = changed(largest, 57, ">i", -(2**31), sound=True)
     assert log.tail.append_usual(records, 0, NOW) is None
     assert outcome(log, records, 0, NOW)[0] is ErrorCode.invalid_record
@@ -207,9 +210,12 @@ def test_a_batch_that_was_damaged_is_refused_by_the_usual_append_too() -> None:
 NOT_USUAL = {
     "longer than it says": changed(batch(), 8, ">i", 50, sound=True),
     "of an older format": changed(batch(), 16, ">B", 1, sound=True),
-    "more records than offsets": changed(batch(), 57, ">i", 2, sound=True),
+    "more records than offsets": changed(packed(GZIP, GOOD), 57, ">i", 4, sound=True),
     "too large": batch(value=b"v" * 400),
     "too late": batch(at=NOW + 11),
+    "records of fewer bytes than there are": changed(batch(value=b"value"), 61, ">B", 20, sound=True),
+    "another latest time than the records have": changed(batch(), 35, ">q", NOW + 1, sound=True),
+    "not compressed as it says": changed(batch(), 21, ">h", 4, sound=True),
     "a gap in the sequence": from_producer(3),
     "another epoch": from_producer(1, epoch=1),
 }
@@ -223,10 +229,20 @@ def test_what_is_not_usual_is_left_to_the_general_append(records: memoryview) ->
     assert log.end_offset == 1
 
 
-def test_where_a_record_may_be_too_old_each_is_looked_at_by_the_general_append() -> None:
+@pytest.mark.parametrize(
+    ("at", "taken"), [(NOW - 1001, False), (NOW - 1000, True), (NOW + 998, True), (NOW + 999, False)]
+)
+def test_of_uncompressed_records_each_time_counts_in_the_usual_append_too(at: int, taken: bool) -> None:
+    log = open_log(SimDisk(), TopicConfig(timestamp_before_max_ms=1000, timestamp_after_max_ms=1000))
+    log.append(batch(), 0, now_ms=NOW)
+    assert (log.tail.append_usual(batch(3, at=at), 0, NOW) is not None) == (taken and COMPILED)
+
+
+def test_records_without_a_time_are_left_to_the_general_append_where_a_time_may_be_too_old() -> None:
     log = open_log(SimDisk(), TopicConfig(timestamp_before_max_ms=1000))
     log.append(batch(), 0, now_ms=NOW)
-    assert log.tail.append_usual(batch(), 0, NOW) is None
+    assert log.tail.append_usual(batch(at=-1), 0, NOW) is None
+    assert log.append(batch(at=-1), 0, now_ms=NOW).base_offset == 1
 
 
 def test_what_was_written_last_is_kept_for_who_follows_with_its_place_in_the_file() -> None:

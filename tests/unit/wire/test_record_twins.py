@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import mmap
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.wire import _records_py as python
-from headrace.wire.errors import Malformed
+from headrace.wire.batches import HEADER_BYTES, read_header
+from headrace.wire.errors import BadRecord, ErrorCode, Malformed
 from headrace.wire.records import COMPILED, Record
+from tests.unit.wire.bad_batches import CASES, Case
 from tests.unit.wire.record_strategies import runs
 
 if COMPILED:
@@ -20,15 +24,16 @@ if COMPILED:
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="there was no C compiler to build the compiled codec with")
 
+NOTHING = 0  # PROT_NONE
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def both(act: Callable[[ModuleType], Any]) -> Any:
+def both(act: Callable[..., Any], *args: Any) -> Any:
     """What both twins answer; Malformed counts as an answer, another exception fails the test."""
 
     def answer(twin: ModuleType) -> Any:
         try:
-            return act(twin)
+            return act(twin, *args)
         except Malformed:
             return Malformed
 
@@ -37,12 +42,28 @@ def both(act: Callable[[ModuleType], Any]) -> Any:
     return ours
 
 
+def checked(section: bytes, count: int, base_timestamp: int) -> Any:
+    """What both twins say of what a client sent: the earliest and latest time, or the record that is wrong, and why."""
+
+    def check(twin: ModuleType) -> Any:
+        try:
+            return twin.check_records(section, count, base_timestamp)
+        except BadRecord as error:
+            return error.place, error.why
+
+    return both(check)
+
+
 def look_through(section: bytes, count: int, base_offset: int, last_delta: int, base_timestamp: int) -> None:
     times = (count, base_offset, last_delta, base_timestamp)
     both(lambda twin: twin.decode_records(section, *times, append_time=None))
     both(lambda twin: twin.decode_records(section, *times, append_time=base_timestamp))
     both(lambda twin: twin.scan_keys(section, count, base_offset, last_delta))
     both(lambda twin: twin.scan_times(section, *times))
+    both(lambda twin: twin.keyless(section, count))
+    for earliest, latest in ((base_timestamp, 2**63 - 1), (-(2**63), 1000), (0, base_timestamp)):
+        both(lambda twin, *limits: twin.times_outside(section, count, base_timestamp, *limits), earliest, latest)
+    checked(section, count, base_timestamp)
     for name in (b"", b"id", b"headrace.id"):
         both(lambda twin, name=name: twin.scan_header(section, count, name))
 
@@ -117,3 +138,47 @@ def test_they_agree_on_the_ends_of_the_number_line(offset: int, base: int, time:
     if isinstance(section, bytearray):
         look_through(bytes(section), 1, offset, 2**31 - 1, base_time)
         both(lambda twin: twin.filter_records(section, [True], base))
+
+
+@given(runs())
+def test_they_pass_the_same_records_of_a_client(run: list[Record]) -> None:
+    sent = [record._replace(offset=place) for place, record in enumerate(run)]
+    section = bytes(python.encode_records(sent, 0, 1000))
+    times = [record.timestamp for record in run]
+    assert checked(section, len(run), 1000) == (min(times), max(times))
+    assert both(lambda twin: twin.keyless(section, len(run))) == [at for at, one in enumerate(run) if one.key is None]
+    outside = [at for at, time in enumerate(times) if time > 2000 or -1 < time < 5]
+    assert both(lambda twin: twin.times_outside(section, len(run), 1000, 5, 2000)) == outside
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if ":" not in case.what], ids=lambda case: case.what)
+def test_they_refuse_the_same_records_of_a_client_in_the_same_words(case: Case) -> None:
+    header = read_header(case.batch)
+    answer = checked(bytes(case.batch[HEADER_BYTES:]), header.record_count, header.base_timestamp)
+    if case.answer is ErrorCode.invalid_record and case.place is not None:
+        assert answer[0] == case.place
+
+
+@pytest.fixture(scope="module")
+def before_a_wall() -> Iterator[memoryview]:
+    """A page behind which nobody may read: the process dies."""
+    page = mmap.PAGESIZE
+    both_pages = mmap.mmap(-1, 2 * page)
+    view = memoryview(both_pages)
+    wall = ctypes.addressof(ctypes.c_char.from_buffer(both_pages, page))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(page), NOTHING) == 0
+    yield view[:page]
+    assert libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE) == 0
+
+
+@given(runs(), st.data())
+@settings(max_examples=300)
+def test_no_byte_behind_a_batch_is_read(before_a_wall: memoryview, run: list[Record], data: st.DataObject) -> None:
+    sent = [record._replace(offset=place) for place, record in enumerate(run)]
+    section = python.encode_records(sent, 0, 1000)
+    for _ in range(data.draw(st.integers(0, 3))):
+        section[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
+    cut = section[: data.draw(st.integers(0, len(section)))][-len(before_a_wall) :]
+    before_a_wall[len(before_a_wall) - len(cut) :] = cut
+    checked(before_a_wall[len(before_a_wall) - len(cut) :], len(run), 1000)  # type: ignore[arg-type]
