@@ -1,4 +1,5 @@
-"""The parts of the compatibility run that are no client's column: Spark both ways, and the move from Apache Kafka.
+"""The parts of the compatibility run that are no client's column: Spark both ways, what Apache Kafka answers to batches
+that are no good, and the move from it.
 
 Called by foreign.py after the clients have told their stories. A part that cannot be run here says why in one line; one
 that fails gives the reason as a failure, like a story.
@@ -16,9 +17,12 @@ from pathlib import Path
 
 from bench.peers import KafkaRecipe, Peer, PeerMissing
 from bench.processes import Children
+from headrace.wire.errors import ErrorCode
 from tests.clients import mirror_stories
 from tests.clients.shell import Stage
 from tests.clients.suites import ROOT, java_missing, say
+from tests.sending import answers
+from tests.unit.wire.bad_batches import CASES
 
 DEADLINE_S = 1200.0
 SPARK_TESTS = (
@@ -54,6 +58,14 @@ def source_and_sink_on_kafka(stage: Stage) -> list[str]:
 
 def sparks_connector_on_headrace(stage: Stage) -> list[str]:
     return _ended([sys.executable, "-m", "tests.clients.spark_connector_stories", stage.bootstrap])
+
+
+def bad_batches_on_kafka(stage: Stage) -> list[str]:
+    """That Apache Kafka answers as docs/records.md says."""
+    with apache_kafka(stage.folder / "bad") as kafka:
+        found = [ErrorCode(answer.error_code) for answer in answers(kafka.port)]
+    pairs = zip(CASES, found, strict=True)
+    return [f"{case.what}: {code.name}, not {case.kafka.name}" for case, code in pairs if code is not case.kafka]
 
 
 def mirror_maker(stage: Stage) -> list[str]:
@@ -94,5 +106,6 @@ def _ended(command: list[str], **environment: str) -> list[str]:
 PARTS = [
     Part("headrace's Spark source and sink on Apache Kafka", source_and_sink_on_kafka),
     Part("Spark's own Kafka connector on headrace", sparks_connector_on_headrace),
+    Part("Batches that are no good, on Apache Kafka", bad_batches_on_kafka),
     Part("MirrorMaker 2 from Apache Kafka to headrace", mirror_maker),
 ]

@@ -35,7 +35,7 @@ ANY_RECORDS = f"{TWINS}::test_they_agree_on_any_bytes"
 NUMBER_LINE = f"{TWINS}::test_they_agree_on_the_ends_of_the_number_line"
 BEYOND = f"{TWINS}::test_a_record_beyond_the_last_offset_of_its_batch_is_refused"
 SAME_WORDS = f"{TWINS}::test_they_refuse_the_same_records_of_a_client_in_the_same_words"
-WALL = f"{TWINS}::test_no_byte_behind_a_batch_is_read"
+WALL = f"{TWINS}::test_no_byte_is_read_behind_a_batch_that_is_cut_anywhere"
 FAR_OUT = f"{TWINS}::test_a_length_that_leads_far_out_of_the_batch_is_refused"
 AFTER_THE_END = f"{LANES}::test_a_request_with_bytes_after_its_end_is_left_to_the_full_path"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from tests.unit.log.test_tail import COMPILED, GeneralTail
 from tests.unit.wire.bad_batches import CASES, GOOD, TAKEN, Case, middle, packed, record, sealed
 from tests.unit.wire.record_strategies import blobs, headers
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "records.md"
 PLAIN = [case for case in CASES if not case.topic]
 
 
@@ -127,6 +129,20 @@ def test_of_a_million_bad_records_a_hundred_are_named() -> None:
     with pytest.raises(InvalidRecords, match="200 of the batch's records, the first at 3") as refused:
         log.append(produced, 0, now_ms=NOW)
     assert refused.value.places == list(range(3, 103))
+
+
+def table() -> str:
+    """The batches and their answers, as docs/records.md shows them."""
+
+    def said(code: ErrorCode) -> str:
+        return "stored" if code is TAKEN else code.name.upper()
+
+    rows = [f"| {case.what} | {said(case.answer)} | {said(case.kafka)} |" for case in CASES]
+    return "\n".join(["| batch | headrace | Apache Kafka 4.3.0 |", "|---|---|---|", *rows, ""])
+
+
+def test_the_page_says_what_is_answered() -> None:
+    assert PAGE.read_text().endswith(table())
 
 
 sizes = st.sampled_from([0, 1, 62, 63, 64, 65, 127, 128, 8190, 8191, 8192, 8193])

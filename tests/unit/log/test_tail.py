@@ -29,7 +29,14 @@ from tests.conftest import SOAKING
 from tests.unit.log.batches import NOW, batch, from_producer, open_log
 from tests.unit.wire.bad_batches import GOOD, packed
 
-MOSTLY_APPENDING = ("test_partition_log", "test_reading", "test_recovery", "test_tail", "test_trimming")
+MOSTLY_APPENDING = (
+    "test_admission",
+    "test_partition_log",
+    "test_reading",
+    "test_recovery",
+    "test_tail",
+    "test_trimming",
+)
 COMPILED = tail.LogTail.__module__ == "headrace.log._tail"
 CONFIGS = [
     TopicConfig(),

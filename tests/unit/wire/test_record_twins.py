@@ -17,6 +17,7 @@ from headrace.wire.batches import HEADER_BYTES, read_header
 from headrace.wire.errors import BadRecord, ErrorCode, Malformed
 from headrace.wire.records import COMPILED, Record
 from tests.unit.wire.bad_batches import CASES, Case
+from tests.unit.wire.bad_batches import record as made
 from tests.unit.wire.record_strategies import runs
 
 if COMPILED:
@@ -42,7 +43,7 @@ def both(act: Callable[..., Any], *args: Any) -> Any:
     return ours
 
 
-def checked(section: bytes, count: int, base_timestamp: int) -> Any:
+def checked(section: bytes | memoryview, count: int, base_timestamp: int) -> Any:
     """What both twins say of what a client sent: the earliest and latest time, or the record that is wrong, and why."""
 
     def check(twin: ModuleType) -> Any:
@@ -172,6 +173,12 @@ def before_a_wall() -> Iterator[memoryview]:
     assert libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
+def check_before(wall: memoryview, section: bytes, count: int) -> None:
+    place = wall[len(wall) - len(section) :]
+    place[:] = section
+    checked(place, count, 1000)
+
+
 @given(runs(), st.data())
 @settings(max_examples=300)
 def test_no_byte_behind_a_batch_is_read(before_a_wall: memoryview, run: list[Record], data: st.DataObject) -> None:
@@ -179,6 +186,21 @@ def test_no_byte_behind_a_batch_is_read(before_a_wall: memoryview, run: list[Rec
     section = python.encode_records(sent, 0, 1000)
     for _ in range(data.draw(st.integers(0, 3))):
         section[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
-    cut = section[: data.draw(st.integers(0, len(section)))][-len(before_a_wall) :]
-    before_a_wall[len(before_a_wall) - len(cut) :] = cut
-    checked(before_a_wall[len(before_a_wall) - len(cut) :], len(run), 1000)  # type: ignore[arg-type]
+    check_before(
+        before_a_wall, bytes(section[: data.draw(st.integers(0, min(len(section), len(before_a_wall))))]), len(run)
+    )
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        made(1, value=(100, b"v" * 100)),
+        made(1, time=-(2**40), key=(70, b"k" * 70), headers=(((1, b"n"), (1, b"v")),)),
+        made(1, headers=(((5000, b"n"), (1, b"v")),)),
+        made(1, headers=(((1, b"\xc3"), (-1, b"")),)),
+        b"\x00",
+    ],
+)
+def test_no_byte_is_read_behind_a_batch_that_is_cut_anywhere(before_a_wall: memoryview, last: bytes) -> None:
+    for cut in range(len(last) + 1):
+        check_before(before_a_wall, made(0) + last[:cut], 2)
