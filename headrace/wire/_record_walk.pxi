@@ -68,12 +68,12 @@ cdef inline const uint8_t *plain_record(
     if number & 1 or number >= 0x4000 or stop > end:
         return NULL
     number = at[1]  # after the attributes, the time
-    at += 2
-    if number >= 0x80:
-        number = (number & 0x7F) | <uint64_t> at[0] << 7
-        at += 1
-        if number >= 0x4000:
+    if (at[0] | number) >= 0x80:
+        number = (number & 0x7F) | <uint64_t> at[2] << 7
+        if at[0] >= 0x80 or number >= 0x4000:
             return NULL
+        at += 1
+    at += 2
     delta[0] = <int64_t> (number >> 1) ^ -(<int64_t> (number & 1))
     at = after_offset(at, <uint64_t> place << 1)
     if at == NULL:
@@ -122,6 +122,8 @@ cdef const char *any_record(Walk *walk, int64_t place, int64_t *delta) noexcept 
     end = at + number
     if at == end:
         return "it is empty"
+    if at[0] >= 0x80:  # no bit has a meaning; kafka-python and aiokafka read a varint here
+        return "its attributes are none"
     at += 1
     if not walked_number(&at, end, 64, delta):
         return "its time is no number"

@@ -265,6 +265,8 @@ def check_records(section: Buffer, count: int, base_timestamp: int) -> tuple[int
             why = "it is empty"
             _require(size > 0)
             at += size
+            why = "its attributes are none"
+            _require(data[at - size] < 0x80)  # no bit has a meaning; kafka-python and aiokafka read a varint here
             deltas.append(_check_record(place, data[at - size + 1 : at]))
     except BadRecord:
         raise

@@ -7,7 +7,8 @@
     61  the records, compressed as the attributes say
 
 The CRC covers everything from the attributes on, so base offset and leader epoch are set in place without a new CRC.
-A broker reads headers and never opens the records, except on topics whose settings require it.
+A broker reads headers. It looks at records only once, when a client sends them (log/admission.py), and never opens what
+is compressed, except on topics whose settings require it.
 """
 
 from __future__ import annotations

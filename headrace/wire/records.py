@@ -1,8 +1,8 @@
 """The records of a batch of any codec: encoding, decoding and scanning.
 
 Called by all code that must open a batch: the offsets topic, compaction, lookups by time, the command line. The
-broker's hot path does not: there batches are opaque (wire/batches.py). The compiled twin does the work if it could be
-built, otherwise the pure-Python twin; both return the same results.
+broker's hot path does not: it makes no object of a record (_record_walk.pxi). The compiled twin does the work if it
+could be built, otherwise the pure-Python twin; both return the same results.
 
 Bad bytes raise only Malformed. The CRC is not checked: a caller that reads from an untrusted source calls
 `batches.crc_ok` first.

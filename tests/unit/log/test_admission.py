@@ -1,4 +1,4 @@
-"""The door of a log: what is refused there, by the usual append and by the general one, and what passes."""
+"""What a client may not write into a log, by the usual append and by the general one, and what passes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.record import MemoryRecords
 
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig, topic_config
@@ -191,5 +192,7 @@ def test_a_batch_with_a_changed_byte_is_refused_or_can_be_read(run: list[Record]
         stored = general.read(1, 1 << 20, general.end_offset, at_least_one=True).load()
         found = decode(stored)
         assert [one.offset for one in found] == list(range(1, 1 + len(run[:5])))
+        theirs = list(MemoryRecords(stored).next_batch())
+        assert [(one.offset, one.key, one.value) for one in theirs] == [one[:1] + one[2:4] for one in found]
         if not read_header(stored).attributes & LOG_APPEND_TIME:
             assert max(one.timestamp for one in found) == read_header(stored).max_timestamp

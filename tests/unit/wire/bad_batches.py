@@ -1,6 +1,6 @@
 """Batches whose CRC is right and whose records are not, each made by hand, and what a broker answers to them.
 
-What is refused at the door of a log (headrace/log/admission.py) is proven with these, on both of its paths, through a
+What is refused admission to a log (headrace/log/admission.py) is proven with these, on both of its paths, through a
 broker, and with clients; docs/records.md has the same as a table. `make test-clients` sends them to Apache Kafka too.
 """
 
@@ -40,9 +40,10 @@ def record(
     header_count: int | None = None,
     after: bytes = b"",
     longer: int = 0,
+    attributes: int = 0,
 ) -> bytes:
     """One record; `longer` is added to the length that it claims. Numbers given as bytes are written as they are."""
-    body = bytearray(1)
+    body = bytearray([attributes])
     for number in (time, delta):
         body += number if isinstance(number, bytes) else varint(number)
     for size, data in (key, value):
@@ -105,6 +106,8 @@ def _in_structure() -> Iterator[Case]:
     yield Case("three records, as they should be", sealed(GOOD), TAKEN, None, TAKEN)
     yield Case("a null key and a null value", middle(record(1, key=(-1, b""), value=(-1, b""))), TAKEN, None, TAKEN)
     yield Case("a number with more bytes than it needs", middle(record(b"\x82\x00")), TAKEN, None, TAKEN)
+    yield Case("a bit of a record's attributes", middle(record(1, attributes=1)), TAKEN, None, TAKEN)
+    yield Case("the highest bit of a record's attributes", middle(record(1, attributes=128)), INVALID, 1, TAKEN)
     yield Case("a length that leads into the next record", middle(record(1, longer=4)), INVALID, 1, INVALID)
     yield Case("a length that ends within the value", middle(record(1, longer=-3)), INVALID, 1, INVALID)
     yield Case("a length that leads out of the batch", middle(record(1, longer=500)), INVALID, 1, INVALID)
