@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt examples/declarative/requireme
 serve: install ## run a broker on 127.0.0.1:9092 with its data in ./data
 	@exec $(BIN)/headrace serve --data data
 
-test: install ## run the tests (under 9 minutes on two cores)
+test: install ## run the tests (under 12 minutes on two cores)
 	@exec $(BIN)/python -m pytest tests $(WORKERS)
 
 check: $(STAMP) ## lint, types, layers, tidiness

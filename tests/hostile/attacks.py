@@ -33,6 +33,7 @@ class Attack:
     words: str  # with {amount}, as the table says it
     short: int
     full: int
+    most_mb: int  # of resident memory that it may add, at either length
     strike: Callable[[Target, int], None]
     prepare: Callable[[Target, int], None] | None = None
     descriptors: int | None = None  # the limit under which the broker is started

@@ -344,7 +344,7 @@ def test_decisions_are_numbered_without_gaps() -> None:
 # --- suites ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_suite_has_a_budget_and_all_fit_into_nine_minutes() -> None:
+def test_every_suite_has_a_budget_and_all_fit_into_twelve_minutes() -> None:
     budgets = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text())["suites"]
     suites = {
         path.relative_to(ROOT).parts[1]
@@ -353,8 +353,8 @@ def test_every_suite_has_a_budget_and_all_fit_into_nine_minutes() -> None:
     }
     assert suites <= set(budgets), f"give these suites a budget in tests/budgets.toml: {sorted(suites - set(budgets))}"
     total_s = sum(budget["seconds"] for budget in budgets.values())
-    # Three workers for nine minutes. A run on two cores that added up to 1,480 s took seven and a half.
-    assert total_s <= 1600, f"the budgets add up to {total_s} s: make a suite shorter, its long form is for `make soak`"
+    # Three workers for twelve minutes. A run on two cores that added up to 1,480 s took seven and a half.
+    assert total_s <= 2000, f"the budgets add up to {total_s} s: make a suite shorter, its long form is for `make soak`"
 
 
 def test_no_part_of_the_soak_takes_longer_than_45_minutes() -> None:
