@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from headrace.cluster import znodes
+from headrace.cluster.contact import Contact
 from headrace.cluster.store import (
     BadVersion,
     ConnectionLost,
@@ -74,16 +76,18 @@ async def register_broker(
     *,
     token: BrokerToken = NO_TOKEN,
     kept_epoch: int | None = None,
+    contact: Contact | None = None,
     patience_s: float = 0.0,
 ) -> int:
     """Register this broker for as long as the session lives; returns its epoch.
 
     `token` is new with each registration (`new_token`): other brokers recognize by it what this one forwards.
     `kept_epoch` is the last epoch of this broker of which it still has everything, None if unknown. An existing node of
-    the same id may belong to a session that has not ended yet, so it gets `patience_s` to disappear; Failure if it
-    stays.
+    the same id may belong to a session that has not ended yet, so it gets `patience_s` of uninterrupted contact to
+    disappear; Failure if it stays. Who registers repeatedly passes the `contact`.
     """
-    deadline_s = clock.monotonic() + patience_s
+    contact = contact or Contact(store, clock)
+    since_s = clock.monotonic()
     reply_lost = False
     while True:
         await store.sync()
@@ -91,8 +95,9 @@ async def register_broker(
         if mine is not None:
             return mine
         epoch, bump, past = await _next_epoch(store, identity, kept_epoch)
+        place = identity.host, identity.port, identity.rack
         registration = znodes.Registration(
-            identity.host, identity.port, identity.rack, epoch, past.unbroken_since, past.disk_since, token
+            *place, epoch, past.unbroken_since, past.disk_since, token, registered_ms=clock.now_ms()
         )
         create = Create(
             znodes.broker_path(identity.broker_id), znodes.encode_registration(registration), ephemeral=True
@@ -106,12 +111,11 @@ async def register_broker(
         except NodeExists as error:
             if error.path != create.path:
                 continue  # somebody else created the first epoch of this id
-            if clock.monotonic() >= deadline_s:
-                raise Failure(
-                    f"a broker with id {identity.broker_id} is already running in this cluster; give this one another "
-                    "broker.id"
-                ) from None
-            await _gone_or_later(store, create.path, clock, deadline_s)
+            waited_s = min(clock.monotonic() - since_s, contact.lasted_s())
+            if waited_s < patience_s:
+                await _gone_or_later(store, create.path, clock, patience_s - waited_s)
+            elif (holder := await _registered(store, identity.broker_id)) is not None:
+                raise Failure(_taken(identity.broker_id, holder[0])) from None
         else:
             return epoch
 
@@ -128,15 +132,30 @@ async def unregister_broker(store: Store, broker_id: int) -> None:
         pass
 
 
-async def _own_registration(store: Store, broker_id: int) -> int | None:
-    """The epoch under which this session is registered, None if it is not."""
+async def _registered(store: Store, broker_id: int) -> tuple[znodes.Registration, int] | None:
+    """What is registered under this id, and the session that did it; None if nothing is."""
     try:
         data, stat = await store.get(znodes.broker_path(broker_id))
     except NoNode:
         return None
-    if stat.ephemeral_owner != store.session_id:
-        return None
-    return znodes.decode_registration(broker_id, data).epoch
+    return znodes.decode_registration(broker_id, data), stat.ephemeral_owner
+
+
+async def _own_registration(store: Store, broker_id: int) -> int | None:
+    """The epoch under which this session is registered, None if it is not."""
+    found = await _registered(store, broker_id)
+    return found[0].epoch if found is not None and found[1] == store.session_id else None
+
+
+def _taken(broker_id: int, holder: znodes.Registration) -> str:
+    since = ""
+    if holder.registered_ms is not None:
+        moment = datetime.fromtimestamp(holder.registered_ms / 1000, UTC)
+        since = f", registered since {moment:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"a broker with id {broker_id} is already running in this cluster, at {holder.host}:{holder.port}{since}; give "
+        "this one another broker.id, or stop that one"
+    )
 
 
 async def _next_epoch(store: Store, identity: BrokerIdentity, kept_epoch: int | None) -> tuple[int, Operation, Past]:
@@ -156,12 +175,12 @@ async def _next_epoch(store: Store, identity: BrokerIdentity, kept_epoch: int | 
     return epoch, Set(path, znodes.encode_broker_epoch(past), before.version), past
 
 
-async def _gone_or_later(store: Store, path: str, clock: Clock, deadline_s: float) -> None:
-    """Returns when the node is gone, or after the time allowed."""
+async def _gone_or_later(store: Store, path: str, clock: Clock, wait_s: float) -> None:
+    """Returns when the node is gone, or after this time."""
     gone = asyncio.Event()
     if await store.exists(path, lambda _: gone.set()) is None:
         return
-    timer = clock.call_later(max(0.0, deadline_s - clock.monotonic()), gone.set)
+    timer = clock.call_later(wait_s, gone.set)
     try:
         await gone.wait()
     finally:

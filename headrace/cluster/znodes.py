@@ -104,6 +104,7 @@ class Registration(Struct, frozen=True):
     unbroken_since: int = 0
     disk_since: int = 0
     token: BrokerToken = NO_TOKEN
+    registered_ms: int | None = None  # by its own clock, for people; brokers of earlier versions do not say it
 
 
 class Past(Struct, frozen=True):
@@ -132,6 +133,7 @@ def encode_registration(broker: Registration) -> bytes:
             "unbroken_since": broker.unbroken_since,
             "disk_since": broker.disk_since,
             "token": broker.token.text,
+            "registered_ms": broker.registered_ms,
         }
     )
 
@@ -141,7 +143,8 @@ def decode_registration(broker_id: int, data: bytes) -> Registration:
     unbroken_since = fields.get("unbroken_since", fields["epoch"])
     reached = fields["host"], fields["port"], fields["rack"]
     token = BrokerToken(fields.get("token", ""))  # brokers of earlier versions have none
-    return Registration(*reached, fields["epoch"], unbroken_since, fields.get("disk_since", 0), token)
+    since = unbroken_since, fields.get("disk_since", 0)
+    return Registration(*reached, fields["epoch"], *since, token, fields.get("registered_ms"))
 
 
 def broker_image(broker_id: int, data: bytes) -> BrokerImage:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from headrace.cluster.contact import Contact
 from headrace.cluster.following import Following
 from headrace.cluster.membership import BrokerIdentity, new_token, register_broker, unregister_broker
 from headrace.cluster.sessions import Sessions
@@ -57,6 +58,7 @@ class Standing:
         self._lost_listeners: list[Callable[[], None]] = []
         self._lost = asyncio.Event()
         self._connected = True
+        self._contact = Contact(sessions, clock)
         sessions.on_session(self._on_session)
 
     def on_registered(self, listener: Callable[[int], None]) -> None:
@@ -87,6 +89,7 @@ class Standing:
             self._clock,
             token=new_token(self._entropy),
             kept_epoch=self._kept_epoch,
+            contact=self._contact,
             patience_s=2 * self._session_timeout_s,
         )
         for listener in self._registered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -115,10 +116,64 @@ def test_what_an_earlier_session_left_is_waited_out_and_a_living_broker_is_not()
         await found_cluster(first, SeededEntropy(1))
         await register_broker(first, place, clock)
         second = await ensemble.connect("second")
+        began_s = clock.monotonic()
         with pytest.raises(Failure, match="id 1 is already running"):
             await register_broker(second, place, clock, patience_s=6.0)
+        assert 6.0 <= clock.monotonic() - began_s < 7.0
         ensemble.cut("first")
         assert await register_broker(second, place, clock, patience_s=6.0) == 1
+
+    run(story(), seed=1)
+
+
+@pytest.mark.parametrize("away_s", [1, 20, 300])
+def test_a_broker_that_restarts_while_zookeeper_is_away_waits_for_the_end_of_its_own_session(away_s: float) -> None:
+    """No session ends meanwhile, and each gets its full timeout again afterwards."""
+
+    async def story() -> None:
+        ensemble, clock, place = SimZooKeeper(1), SimClock(), BrokerIdentity(1, "here", 9092, None)
+        first = await ensemble.connect("first")
+        await found_cluster(first, SeededEntropy(1))
+        await register_broker(first, place, clock)
+        ensemble.cut("first")  # the process is killed
+        second = await ensemble.connect("second")
+        again = asyncio.create_task(register_broker(second, place, clock, patience_s=6.0))
+        await clock.sleep(0.5)
+        ensemble.stop()
+        await clock.sleep(away_s)
+        assert not again.done()
+        ensemble.start()
+        assert await again == 1
+
+    run(story(), seed=1)
+
+
+def test_the_refusal_of_an_id_names_the_address_that_holds_it_and_since_when() -> None:
+    async def story() -> None:
+        ensemble, clock = SimZooKeeper(1), SimClock()
+        first = await ensemble.connect("first")
+        await found_cluster(first, SeededEntropy(1))
+        await register_broker(first, BrokerIdentity(1, "old.example", 9093, None), clock)
+        second = await ensemble.connect("second")
+        with pytest.raises(Failure) as refused:
+            await register_broker(second, BrokerIdentity(1, "new.example", 9092, None), clock)
+        moment = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
+        assert str(refused.value) == (
+            "a broker with id 1 is already running in this cluster, at old.example:9093, registered since "
+            f"{moment:%Y-%m-%d %H:%M:%S} UTC; give this one another broker.id, or stop that one"
+        )
+
+    run(story(), seed=1)
+
+
+def test_a_registration_of_an_earlier_version_does_not_say_since_when() -> None:
+    async def story() -> None:
+        store = await SimZooKeeper(1).connect("first")
+        await found_cluster(store, SeededEntropy(1))
+        old = b'{"version":1,"host":"old.example","port":9093,"rack":null,"epoch":0}'
+        await store.create(znodes.broker_path(1), old)
+        with pytest.raises(Failure, match="at old.example:9093; give"):
+            await register_broker(store, BrokerIdentity(1, "new.example", 9092, None), SimClock())
 
     run(story(), seed=1)
 

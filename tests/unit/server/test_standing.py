@@ -104,6 +104,22 @@ def test_a_broker_whose_id_was_taken_while_it_was_away_ends_with_one_line() -> N
     run(story(), seed=3)
 
 
+def test_a_broker_comes_back_when_zookeeper_is_away_while_its_old_session_stands() -> None:
+    async def story() -> None:
+        ensemble, clock = SimZooKeeper(5), SimClock()
+        former = await ensemble.connect("former")
+        await found_cluster(former, SeededEntropy(1))
+        await register_broker(former, PLACE, clock)
+        ensemble.cut("former")
+        asyncio.get_running_loop().call_later(1, ensemble.stop, context=ensemble.context)
+        asyncio.get_running_loop().call_later(60, ensemble.start, context=ensemble.context)
+        async with life(ensemble) as broker:
+            assert broker.standing.epoch == 1
+            assert clock.monotonic() > 60
+
+    run(story(), seed=5)
+
+
 def test_leaving_waits_until_others_lead_but_not_for_ever() -> None:
     async def story() -> None:
         ensemble, clock = SimZooKeeper(4), SimClock()
