@@ -8,6 +8,7 @@ with exit status 0, or FAILED with 1.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import shutil
 import statistics
@@ -19,10 +20,14 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.cli.adopt import open_zookeeper
 from headrace.cli.local_zookeeper import LocalZooKeeper
+from headrace.cluster.store import StoreError
+from headrace.model.failure import Failure
 from sim.history.invariants import Limits
 from sim.history.recorder import Recorder
 from sim.history.verdict import judge
+from tests.chaos import permission
 from tests.chaos.clients import PROBE, TOPICS, Clients
 from tests.chaos.faults import KINDS, ZOOKEEPER, Faults
 from tests.chaos.hosts import Hosts
@@ -65,7 +70,7 @@ class Run:
         for machine in self._machines.values():
             machine.make_disk()
             machine.start()
-        self._wait("brokers are ready", lambda: all(machine.ready for machine in self._machines.values()))
+        self._wait("brokers are ready", lambda: all(machine.registered for machine in self._machines.values()))
         self._wait("the cluster knows all brokers", self._all_known)
         self._create_topics()
         clients = Clients(self._recorder, self._bootstrap)
@@ -123,18 +128,20 @@ class Run:
 
     def _in_sync(self) -> str | None:
         """What is not in sync yet, or None."""
+        return asyncio.run(self._missing())
+
+    async def _missing(self) -> str | None:
+        registered = [number for number, machine in self._machines.items() if machine.registered]
         try:
-            admin = self._admin()
-            found = admin.list_topics(timeout=10)
-        except Exception as error:
+            store = await open_zookeeper(self._zookeeper.address)
+        except Failure as failure:
+            return str(failure)
+        try:
+            return await permission.missing(store, registered, len(BROKERS))
+        except StoreError as error:
             return str(error)
-        if len(found.brokers) < len(BROKERS):
-            return f"only the brokers {sorted(found.brokers)} are registered"
-        for topic in found.topics.values():
-            for partition in topic.partitions.values():
-                if len(partition.isrs) < len(partition.replicas) or len(partition.replicas) < len(BROKERS):
-                    return f"{topic.topic}-{partition.id}: in sync {partition.isrs} of {partition.replicas}"
-        return None
+        finally:
+            await store.close()
 
     def _wait(self, what: str, condition: object) -> None:
         assert callable(condition)

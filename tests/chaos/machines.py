@@ -108,7 +108,11 @@ class Machine:
         }
 
     @property
-    def ready(self) -> bool:
+    def registered(self) -> bool:
+        """Whether the present process runs and has registered, which it can only once its predecessor's session is
+        over."""
+        if self._process is None or self.died:
+            return False
         return _READY in self.log.read_bytes()[self._log_start :]
 
     @property

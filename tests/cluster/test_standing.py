@@ -113,7 +113,10 @@ def test_two_brokers_with_one_id_and_a_folder_of_another_cluster_are_refused_in_
     cluster: Cluster, tmp_path: Path
 ) -> None:
     strangers = [
-        (cluster.zookeeper, "id 1 is already running in this cluster, at .*:.*, registered since .* UTC; give this one another"),
+        (
+            cluster.zookeeper,
+            "id 1 is already running in this cluster, at .*:.*, registered since .* UTC; give this one another",
+        ),
         (fresh_hosts(), "belongs to cluster"),
     ]
     for zookeeper, complaint in strangers:  # one folder: the first attempt makes it one of this cluster

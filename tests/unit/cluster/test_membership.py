@@ -172,7 +172,7 @@ def test_a_registration_of_an_earlier_version_does_not_say_since_when() -> None:
         await found_cluster(store, SeededEntropy(1))
         old = b'{"version":1,"host":"old.example","port":9093,"rack":null,"epoch":0}'
         await store.create(znodes.broker_path(1), old)
-        with pytest.raises(Failure, match="at old.example:9093; give"):
+        with pytest.raises(Failure, match=r"at old\.example:9093; give"):
             await register_broker(store, BrokerIdentity(1, "new.example", 9092, None), SimClock())
 
     run(story(), seed=1)
