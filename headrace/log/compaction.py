@@ -146,13 +146,15 @@ class Compactor:
                 position = 0
                 for chunk in _chunks(segment, self._step_bytes):
                     position += len(chunk)
+                    with log.tail.lock:  # an append may be giving producers other places
+                        last_offsets = log.producers.last_offsets()
                     left = clean(
                         chunk,
                         keys,
                         decided,
                         now_ms=now_ms,
                         delete_retention_ms=log.config.delete_retention_ms,
-                        producer_last_offsets=log.producers.last_offsets(),
+                        producer_last_offsets=last_offsets,
                         ends_segment=segment is swap.old[-1] and position == segment.size,
                     )
                     index.add(left)

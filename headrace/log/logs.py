@@ -28,7 +28,7 @@ from headrace.log.group_commit import GroupCommit
 from headrace.log.headroom import Headroom
 from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
-from headrace.log.producer_state import EXPIRY_MS
+from headrace.log.producer_state import ProducerLimits
 from headrace.log.segment import Shelf
 from headrace.model.broker_config import BY_NAME
 from headrace.model.topic_config import TopicConfig
@@ -46,11 +46,11 @@ _OPENED_AT_ONCE = 32
 
 
 class Upkeep(Struct, frozen=True):
-    """How often the background looks after the logs, and how long producers are remembered."""
+    """How often the background looks after the logs, and which producers are remembered."""
 
     flush_ms: int = 1000
     retention_check_ms: int = 5000
-    producer_expiry_ms: int = EXPIRY_MS
+    producers: ProducerLimits = ProducerLimits()
     reserve_bytes: int = 0  # of the disk, that records may not take
     open_files: int = 2048  # the most
 
@@ -63,9 +63,7 @@ class Logs:
         self._clock = clock
         self._upkeep = upkeep
         self._headroom = Headroom(disk, folder, upkeep.reserve_bytes)
-        self._shelf = Shelf(
-            disk, FilePool(disk, upkeep.open_files), IndexShelf(), upkeep.producer_expiry_ms, self._headroom
-        )
+        self._shelf = Shelf(disk, FilePool(disk, upkeep.open_files), IndexShelf(), upkeep.producers, self._headroom)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._unopened: set[tuple[str, int]] = set()  # at the start, and not since
         self._flusher = Flusher(disk, clock)

@@ -13,7 +13,7 @@ import logging
 from headrace.log import producer_state
 from headrace.log.derived import MARKER, PRODUCER, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch, Trim
 from headrace.log.partition_folder import PartitionFolder
-from headrace.log.producer_state import EXPIRY_MS, ProducerStates
+from headrace.log.producer_state import ProducerLimits, ProducerStates
 from headrace.log.segment import segment_path
 
 logger = logging.getLogger(__name__)
@@ -27,9 +27,9 @@ class ProducerSnapshots(DerivedState):
     hears = PRODUCER | MARKER
     suffixes = (SUFFIX,)
 
-    def __init__(self) -> None:
-        self.states = ProducerStates()
-        self.expiry_ms = EXPIRY_MS
+    def __init__(self, limits: ProducerLimits) -> None:
+        self.states = ProducerStates(limits.most)
+        self.expiry_ms = limits.expiry_ms
         self._stored: tuple[int, ...] = ()  # the offsets of snapshots
 
     def load(self, log: LogOnDisk) -> int:
@@ -48,7 +48,7 @@ class ProducerSnapshots(DerivedState):
         self.states.remember_batch(batch.header, batch.marker, batch.now_ms)
 
     def cut_back(self, log: LogOnDisk) -> None:
-        states = ProducerStates()  # made aside: somebody may be asking for open transactions
+        states = ProducerStates(self.states.most)  # made aside: somebody may be asking for open transactions
         for batch in log.batches(self._load_into(states, log)):
             states.remember_batch(batch.header, batch.marker, batch.now_ms)
         self.states.become(states)

@@ -5,6 +5,12 @@ five, which is as many as a producer may have in flight. Leader, follower and re
 since it follows from the batch headers and the markers. A producer that has written nothing for a day (a setting) is
 forgotten; time here is when this broker stored the batch, because a producer's own timestamps may be years old.
 
+A partition remembers a limited number of producers (a setting). When one more comes, those that wrote least recently
+are forgotten, but none with an open transaction. Least recently is approximate: `producers` is in the order in which
+producers came, and one that has written since then is put at the end instead of being forgotten. So an append costs
+nothing more, and replicas may forget different ones. That is harmless, because nobody is refused for being unknown:
+only a retry of a batch whose producer was forgotten in between is written twice.
+
 A transaction is open in a partition from its first batch there to its marker, and unstable until that is committed.
 `open` is in the order of first offsets. A marker whose epoch is above that of the records fences what is left of them.
 
@@ -23,12 +29,11 @@ Validity: the CRC. Without a valid snapshot the state is made from batch headers
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from headrace.wire.batches import CONTROL, LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 from headrace.wire.checksum import crc32c
@@ -36,7 +41,10 @@ from headrace.wire.end_markers import EndMarker
 from headrace.wire.errors import ErrorCode, KafkaError
 
 EXPIRY_MS = 24 * 3600 * 1000
-_REMEMBERED = 5
+MOST = 20_000
+_REMEMBERED = 5  # batches of a producer
+_AT_ONCE = 64  # into so many parts the limit is divided; one part is forgotten at a time
+_LOOKED_AT = 1_000  # producers at most, to find some that may be forgotten
 _MAX_SEQUENCE = 0x7FFFFFFF
 _ANY = -2  # as long as no batch is known; no batch has this sequence
 
@@ -44,11 +52,21 @@ _HEADER = struct.Struct(">4sHHII")
 _PRODUCER = struct.Struct(">qhqiqH")
 _BATCH = struct.Struct(">iiqqq")
 _ENDED = struct.Struct(">qq")
+_BATCH_BYTES = _BATCH.size
+_FULL_BYTES = _REMEMBERED * _BATCH_BYTES
+_pack_batch = _BATCH.pack
 _MAGIC = b"HRPS"
 _VERSION = 2
 
 
-class Written(Struct, frozen=True, gc=False):
+class ProducerLimits(NamedTuple):
+    """How long producers are remembered, and how many in one partition."""
+
+    expiry_ms: int = EXPIRY_MS
+    most: int = MOST
+
+
+class Written(NamedTuple):
     """One batch that is in the log."""
 
     first_sequence: int
@@ -78,31 +96,48 @@ class EndedTxn(NamedTuple):
     """The first offset of the oldest transaction that is still open, or the one after the marker."""
 
 
-class Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "used_ms")
+class Producer(Struct, gc=False):
+    """Small, as there may be many: one object besides its numbers, with the batches as a snapshot has them."""
 
-    def __init__(self, epoch: int, used_ms: int, coordinator_epoch: int = -1) -> None:
-        self.epoch = epoch
-        self.used_ms = used_ms
-        self.coordinator_epoch = coordinator_epoch  # of the last marker
-        self.batches: deque[Written] = deque(maxlen=_REMEMBERED)
-        self.next_sequence = _ANY  # what the next batch begins with; below zero as long as that is not known
+    epoch: int
+    used_ms: int
+    listed_ms: int
+    """As of when it stands in its place among all producers; it has written since then if `used_ms` is later."""
+    coordinator_epoch: int = -1
+    """Of the last marker."""
+    next_sequence: int = _ANY
+    """What the next batch begins with; below zero as long as that is not known."""
+    packed: bytes = b""
+    """The last batches."""
+
+    @property
+    def batches(self) -> list[Written]:
+        return [Written(*fields) for fields in _BATCH.iter_unpack(self.packed)]
+
+    @property
+    def newest(self) -> Written | None:
+        return Written(*_BATCH.unpack_from(self.packed, len(self.packed) - _BATCH_BYTES)) if self.packed else None
 
     def enter(self, epoch: int) -> None:
         """A new epoch, of which no batch has come."""
         self.epoch = epoch
-        self.batches.clear()
+        self.packed = b""
         self.next_sequence = _ANY
 
-    def wrote(self, written: Written) -> None:
-        self.batches.append(written)
-        self.next_sequence = _after(written.last_sequence)
+    def wrote(self, first_sequence: int, last_sequence: int, base_offset: int, last_offset: int, time_ms: int) -> None:
+        """A batch; the fields of `Written`."""
+        packed = self.packed
+        if len(packed) == _FULL_BYTES:
+            packed = packed[_BATCH_BYTES:]
+        self.packed = packed + _pack_batch(first_sequence, last_sequence, base_offset, last_offset, time_ms)
+        self.next_sequence = (last_sequence + 1) & _MAX_SEQUENCE
 
 
 class ProducerStates:
-    __slots__ = ("ended", "open", "producers")
+    __slots__ = ("ended", "most", "open", "producers")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
         self.producers: dict[int, Producer] = {}
         self.open: dict[int, int] = {}  # by producer id, the first offset of its transaction
         self.ended: list[tuple[int, int]] = []  # (first offset, marker), until the marker is known to be committed
@@ -175,15 +210,33 @@ class ProducerStates:
         producer_id, first = header.producer_id, header.base_sequence
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(header.producer_epoch, now_ms)
+            producer = self._added(header, now_ms)
         elif header.producer_epoch > producer.epoch:
             producer.enter(header.producer_epoch)
         producer.used_ms = now_ms
         if header.attributes & TRANSACTIONAL and producer_id not in self.open:
             self.open[producer_id] = base_offset
         if first >= 0:
-            last_offset = base_offset + header.last_offset_delta
-            producer.wrote(Written(first, header.last_sequence, base_offset, last_offset, append_time_ms))
+            delta = header.last_offset_delta
+            producer.wrote(first, (first + delta) & _MAX_SEQUENCE, base_offset, base_offset + delta, append_time_ms)
+
+    def _added(self, header: BatchHeader, now_ms: int) -> Producer:
+        if len(self.producers) >= self.most:
+            self._forget_some()
+        producer = self.producers[header.producer_id] = Producer(header.producer_epoch, now_ms, now_ms)
+        return producer
+
+    def _forget_some(self) -> None:
+        """Those that have not written since they came, or since this saw them last; a few at a time, so that walking
+        over the gap that they leave costs little."""
+        most = self.most - 1 - self.most // _AT_ONCE
+        for producer_id, producer in list(islice(self.producers.items(), _LOOKED_AT)):
+            if len(self.producers) <= most:
+                return
+            del self.producers[producer_id]
+            if producer_id in self.open or producer.used_ms > producer.listed_ms:
+                producer.listed_ms = producer.used_ms
+                self.producers[producer_id] = producer
 
     def remember_batch(self, header: BatchHeader, marker: Callable[[], EndMarker | None], now_ms: int) -> None:
         """A batch that lies in the log with its offset. `marker` says how it ends a transaction, if it is a control
@@ -205,10 +258,10 @@ class ProducerStates:
         producer_id, offset = header.producer_id, header.base_offset
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(header.producer_epoch, now_ms)
+            producer = self._added(header, now_ms)
         elif header.producer_epoch > producer.epoch:
             producer.enter(header.producer_epoch)
-            producer.wrote(Written(NO_SEQUENCE, NO_SEQUENCE, offset, offset, -1))  # what follows it is 0
+            producer.wrote(NO_SEQUENCE, NO_SEQUENCE, offset, offset, -1)  # what follows it is 0
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.used_ms = now_ms
         first_offset = self.open.pop(producer_id, None)
@@ -244,7 +297,7 @@ class ProducerStates:
             ProducerFacts(
                 producer_id,
                 producer.epoch,
-                producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE,
+                NO_SEQUENCE if (newest := producer.newest) is None else newest.last_sequence,
                 producer.used_ms,
                 producer.coordinator_epoch,
                 self.open.get(producer_id, -1),
@@ -256,9 +309,9 @@ class ProducerStates:
         """Per producer id the last offset of its newest batch, or of the marker that raised its epoch after that, which
         compaction must not lose."""
         return {
-            producer_id: producer.batches[-1].last_offset
+            producer_id: newest.last_offset
             for producer_id, producer in list(self.producers.items())
-            if producer.batches
+            if (newest := producer.newest) is not None
         }
 
     def expire(self, used_before_ms: int) -> None:
@@ -280,10 +333,10 @@ class ProducerStates:
                     producer.used_ms,
                     producer.coordinator_epoch,
                     self.open.get(producer_id, -1),
-                    len(producer.batches),
+                    len(producer.packed) // _BATCH_BYTES,
                 )
             )
-            parts.extend(_BATCH.pack(*astuple(written)) for written in producer.batches)
+            parts.append(producer.packed)
         parts.extend(_ENDED.pack(*ended) for ended in self.ended)
         body = b"".join(parts)
         return body + struct.pack(">I", crc32c(body))
@@ -302,12 +355,14 @@ def decode(data: bytes) -> ProducerStates | None:
     for _ in range(count):
         producer_id, epoch, used_ms, coordinator_epoch, open_since, batches = _PRODUCER.unpack_from(data, at)
         at += _PRODUCER.size
-        producer = states.producers[producer_id] = Producer(epoch, used_ms, coordinator_epoch)
+        producer = states.producers[producer_id] = Producer(epoch, used_ms, used_ms, coordinator_epoch)
         if open_since >= 0:
             transactions.append((open_since, producer_id))
-        for _ in range(batches):
-            producer.wrote(Written(*_BATCH.unpack_from(data, at)))
-            at += _BATCH.size
+        end = at + batches * _BATCH_BYTES
+        producer.packed = data[max(at, end - _FULL_BYTES) : end]
+        if (newest := producer.newest) is not None:
+            producer.next_sequence = _after(newest.last_sequence)
+        at = end
     states.open = {producer_id: open_since for open_since, producer_id in sorted(transactions)}
     states.ended = [_ENDED.unpack_from(data, at + _ENDED.size * place) for place in range(ended)]
     return states

@@ -77,7 +77,7 @@ def unborn(shelf: Shelf, directory: Path, topic_id: uuid.UUID, config: TopicConf
     segment.file.absent = True
     segment.file.prepare = partial(identity.make_folder, shelf.disk, directory, topic_id)
     folder = PartitionFolder(shelf.disk, directory, topic_id, Checkpoint())
-    loaded = Loaded(folder, _states(shelf), [segment], start_offset=0, end_offset=0, clean=False)
+    loaded = Loaded(folder, LogStates(shelf.producers), [segment], start_offset=0, end_offset=0, clean=False)
     _load_states(loaded, config, 0, now_ms, names=[])
     return loaded
 
@@ -87,7 +87,7 @@ def load(shelf: Shelf, directory: Path, config: TopicConfig, now_ms: int) -> Loa
     disk = shelf.disk
     point = checkpoints.load(disk, directory) or Checkpoint()
     folder = PartitionFolder(disk, directory, identity.load(disk, directory), point)
-    states = _states(shelf)
+    states = LogStates(shelf.producers)
     names = _tidy(folder, disk.list_dir(directory), states.suffixes())
     bases = sorted(int(name[:20]) for name in names if name.endswith(".log"))
     while len(bases) > 1 and bases[1] <= point.start_offset:
@@ -119,12 +119,6 @@ def load(shelf: Shelf, directory: Path, config: TopicConfig, now_ms: int) -> Loa
     if loaded.damage is None:
         _load_states(loaded, config, safe_to, now_ms, names)
     return loaded
-
-
-def _states(shelf: Shelf) -> LogStates:
-    states = LogStates()
-    states.snapshots.expiry_ms = shelf.producer_expiry_ms
-    return states
 
 
 def _load_states(loaded: Loaded, config: TopicConfig, safe_to: int, now_ms: int, names: list[str]) -> None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from headrace.log.files import FilePool
 from headrace.log.headroom import Headroom
 from headrace.log.indexes import IndexShelf, SegmentIndex, decode
-from headrace.log.producer_state import EXPIRY_MS
+from headrace.log.producer_state import ProducerLimits
 from headrace.log.tail import SegmentTail
 from headrace.wire.batches import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
 from headrace.world.disk import Disk, is_lack
@@ -42,7 +42,7 @@ class Shelf(Struct, frozen=True):
     disk: Disk
     files: FilePool
     indexes: IndexShelf
-    producer_expiry_ms: int = EXPIRY_MS
+    producers: ProducerLimits = ProducerLimits()
     headroom: Headroom | None = None
 
 

@@ -9,6 +9,7 @@ from headrace.log.dedup import SeenIds
 from headrace.log.derived import PLAIN, PRODUCER, DerivedState, Moment, Store, StoredBatch
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_snapshots import ProducerSnapshots
+from headrace.log.producer_state import ProducerLimits
 from headrace.log.sealed import SealedSegments
 from headrace.log.thinned import Thinned
 
@@ -21,11 +22,11 @@ class LogStates:
 
     __slots__ = ("aborted_txns", "epochs", "sealed", "seen_ids", "snapshots", "thinned", "walk")
 
-    def __init__(self) -> None:
+    def __init__(self, producers: ProducerLimits = ProducerLimits()) -> None:
         self.epochs = LeaderEpochs()
         self.thinned = Thinned()
         self.sealed = SealedSegments()
-        self.snapshots = ProducerSnapshots()
+        self.snapshots = ProducerSnapshots(producers)
         self.aborted_txns = AbortedTxns(self.snapshots.states)
         self.seen_ids = SeenIds(self.snapshots.states)
         self.walk: tuple[DerivedState, ...] = (

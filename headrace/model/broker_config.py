@@ -69,6 +69,10 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut loses at "
          "most the records since then", low=1),
+    _own("headrace.partition.producer.ids.max", _T.INT, 20_000,
+         "how many idempotent producers a partition remembers; beyond that it forgets those that wrote least recently "
+         "and have no open transaction, and a retry of theirs that comes later is stored twice", low=100,
+         high=1_000_000),
     _own("headrace.scrub.bytes.per.second", _T.LONG, 4 << 20,
          "how fast all stored data is read once a day, to detect corruption; 0: it is not read",
          low=0),
@@ -233,6 +237,7 @@ class BrokerConfig(Struct, frozen=True):
     offsets_retention_minutes: int = 30_240
     offsets_topic_partitions: int = 16
     offsets_topic_segment_bytes: int = 104_857_600
+    partition_producer_ids_max: int = 20_000
     producer_id_expiration_ms: int = 86_400_000
     queued_max_request_bytes: int = 512 << 20
     scrub_bytes_per_s: int = 4 << 20
@@ -259,6 +264,7 @@ _FIELDS: Mapping[str, str] = {
     "headrace.busy.poll.us": "busy_poll_us",
     "headrace.disk.reserve.bytes": "disk_reserve_bytes",
     "headrace.flush.interval.ms": "flush_interval_ms",
+    "headrace.partition.producer.ids.max": "partition_producer_ids_max",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "headrace.stray.delete.delay.ms": "stray_delete_delay_ms",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",

@@ -42,6 +42,7 @@ from headrace.coordinators.transactions.settings import TransactionSettings
 from headrace.log import identity
 from headrace.log.folder import DataFolder
 from headrace.log.logs import Logs, Upkeep
+from headrace.log.producer_state import ProducerLimits
 from headrace.log.strays import Strays, is_stray
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.failure import Failure
@@ -427,7 +428,7 @@ def _upkeep(config: BrokerConfig, open_files: int) -> Upkeep:
     return Upkeep(
         flush_ms=config.flush_interval_ms,
         retention_check_ms=config.log_retention_check_interval_ms,
-        producer_expiry_ms=config.producer_id_expiration_ms,
+        producers=ProducerLimits(config.producer_id_expiration_ms, config.partition_producer_ids_max),
         reserve_bytes=config.disk_reserve_bytes,
         open_files=open_files,
     )

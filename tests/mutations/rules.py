@@ -370,6 +370,13 @@ CASES = [
         f"{REPLICATION}:test_every_replica_knows_what_producers_have_sent",
     ),
     case(
+        24,
+        "log.producer_state",
+        "            if producer_id in self.open or producer.used_ms > producer.listed_ms:",
+        "            if producer.used_ms > producer.listed_ms:",
+        f"{LOG}.test_producer_state:test_no_producer_with_an_open_transaction_is_forgotten",
+    ),
+    case(
         25,
         "log.producer_state",
         "        if coordinator_epoch < producer.coordinator_epoch:",
