@@ -79,6 +79,9 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.stray.delete.delay.ms", _T.LONG, 3_600_000,
          "how long a broker of a cluster keeps the files of partitions that were moved or deleted while it was down; "
          "counted from its start", low=0),
+    _own("headrace.transaction.state.max.bytes", _T.INT, 16 << 20,
+         "memory for the transactional ids of one partition of __transaction_state; beyond that, those that were used "
+         "least recently and have no open transaction are removed as if they had expired", low=1 << 16),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
          "how often preferred leaders are checked; a broker must be ready in two checks in a row. Kafka's default of "
          "300 s leaves a cluster unbalanced for longer than a restart takes", low=1),
@@ -248,6 +251,7 @@ class BrokerConfig(Struct, frozen=True):
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
     socket_request_max_bytes: int = 104_857_600
+    transaction_state_max_bytes: int = 16 << 20
     transaction_max_timeout_ms: int = 900_000
     transaction_expiry_interval_ms: int = 3_600_000
     transaction_topic_partitions: int = 16
@@ -267,6 +271,7 @@ _FIELDS: Mapping[str, str] = {
     "headrace.partition.producer.ids.max": "partition_producer_ids_max",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "headrace.stray.delete.delay.ms": "stray_delete_delay_ms",
+    "headrace.transaction.state.max.bytes": "transaction_state_max_bytes",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "transaction_expiry_interval_ms",

@@ -412,6 +412,7 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
     return TransactionSettings(
         max_timeout_ms=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
+        max_state_bytes=config.transaction_state_max_bytes,
         expiry_check_interval_ms=config.transaction_expiry_interval_ms,
     )
 

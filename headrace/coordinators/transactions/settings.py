@@ -8,4 +8,5 @@ from msgspec import Struct
 class TransactionSettings(Struct, frozen=True):
     max_timeout_ms: int = 900_000  # transaction.max.timeout.ms
     id_expiration_ms: int = 7 * 24 * 3600 * 1000  # transactional.id.expiration.ms
+    max_state_bytes: int = 16 << 20  # headrace.transaction.state.max.bytes
     expiry_check_interval_ms: int = 3_600_000  # transaction.remove.expired.transaction.cleanup.interval.ms

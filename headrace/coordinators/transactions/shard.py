@@ -6,6 +6,10 @@ ends. Run by the coordinator runtime. Invariants:
 - A decision to commit or abort is written before any marker, and never changes after that.
 - There is one producer per id. A producer that initializes an id gets a higher epoch than all before, and those are
   rejected from then on.
+- All ids of a shard together take a bounded amount of memory (a setting). When there is no room for a new one, those
+  that were used least recently and have no transaction are removed, as if they had expired; if there are none, the
+  request gets COORDINATOR_NOT_AVAILABLE and may be retried. So nobody can fill the memory, or keep others out for long:
+  open transactions end with their timeouts.
 - A transaction is not open for longer than its producer's timeout. If it is aborted by the timeout, it gets the next
   epoch. Its producer gets UNKNOWN_PRODUCER_ID and may then ask for that epoch and continue (KIP-588), unless another
   producer has initialized the id in the meantime.
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from headrace.coordinators.shard import Outcome
@@ -44,11 +49,18 @@ logger = logging.getLogger(__name__)
 
 MAX_RECORDS = 1_000  # in one write of a clean-up, so that it fits into a batch
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
+ID_BYTES = 500  # of one id in memory, without its name
+PARTITION_BYTES = 200  # of one partition in a transaction
+SAID_EVERY_MS = 60_000
+_LOOKED_AT = 1_000  # ids at most, to find some that may be removed
 
 
 class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, Transaction] = {}  # the one that was used least recently comes first
+        self.state_bytes = 0
+        """What all of them take in memory, nearly."""
+        self._said_full_ms = -SAID_EVERY_MS
         self._settings = settings
         self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
             InitProducer: self._init,
@@ -72,13 +84,17 @@ class TransactionShard:
     def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         try:
             transactional_id = read_key(key)
-            if value is None:
-                self.transactions.pop(transactional_id, None)
-            else:
-                self.transactions[transactional_id] = read_transaction(value)
+            after = None if value is None else read_transaction(value)
         except Malformed as error:
             # An unreadable record, written by a newer version, must not make all the others unavailable.
             logger.warning("skipped: %s", error)
+            return
+        before = self.transactions.pop(transactional_id, None)
+        if before is not None:
+            self.state_bytes -= _cost_bytes(transactional_id, before)
+        if after is not None:
+            self.transactions[transactional_id] = after
+            self.state_bytes += _cost_bytes(transactional_id, after)
 
     def apply_end(self, producer_id: int, commit: bool) -> None:
         """Records of this journal are never part of a transaction."""
@@ -118,6 +134,8 @@ class TransactionShard:
         name, expected = command.transactional_id, command.expected
         before = self.transactions.get(name)
         if before is None:
+            if not self._make_room(ID_BYTES + len(name), name, outcome, now_ms):
+                return ProducerReply(ErrorCode.coordinator_not_available)
             if command.fresh_id is None:
                 return FreshIdNeeded()
             before = Transaction(command.fresh_id)
@@ -152,6 +170,10 @@ class TransactionShard:
             return
         outcome.reply = ErrorCode.none
         if before.state is State.ONGOING and command.partitions <= before.partitions:
+            return
+        added = len(command.partitions - before.partitions)
+        if not self._make_room(PARTITION_BYTES * added, command.transactional_id, outcome, now_ms):
+            outcome.reply = ErrorCode.coordinator_not_available
             return
         after = before.with_partitions(command.partitions, command.version, now_ms)
         self._write(command.transactional_id, after, outcome)
@@ -208,14 +230,47 @@ class TransactionShard:
     def _expire_ids(self, command: ExpireIds, outcome: Outcome, now_ms: int) -> None:
         delay_ms = self._settings.expiry_check_interval_ms
         for transactional_id, transaction in self.transactions.items():
-            at_rest = not transaction.state.ending and transaction.state is not State.ONGOING
-            if at_rest and now_ms - transaction.updated_ms >= self._settings.id_expiration_ms:
-                outcome.write(tombstone(transactional_id))
-                outcome.cancel_timer(("timeout", transactional_id))
+            if _at_rest(transaction) and now_ms - transaction.updated_ms >= self._settings.id_expiration_ms:
+                self._remove(transactional_id, outcome)
             if len(outcome.records) >= MAX_RECORDS:
                 delay_ms = 0
                 break
         outcome.set_timer("expiry", delay_ms, command)
+
+    # --- room -------------------------------------------------------------------------------------------------------
+
+    def _make_room(self, needed_bytes: int, wanted: str, outcome: Outcome, now_ms: int) -> bool:
+        """Removes ids that were not used for longest until there is room, or says that there is none; not `wanted`."""
+        surplus = self.state_bytes + needed_bytes - self._settings.max_state_bytes
+        if surplus <= 0:
+            return True
+        removed = list[str]()
+        for name, transaction in islice(self.transactions.items(), _LOOKED_AT):
+            if surplus <= 0:
+                break
+            if _at_rest(transaction) and name != wanted:
+                surplus -= _cost_bytes(name, transaction)
+                removed.append(name)
+        if surplus > 0:
+            self._say_full(now_ms)
+            return False
+        for name in removed:
+            self._remove(name, outcome)
+        return True
+
+    def _say_full(self, now_ms: int) -> None:
+        if abs(now_ms - self._said_full_ms) >= SAID_EVERY_MS:
+            self._said_full_ms = now_ms
+            logger.warning(
+                "a transactional id was refused: %d ids with open transactions take the %d bytes that "
+                "headrace.transaction.state.max.bytes allows; wait until they end, or allow more",
+                len(self.transactions),
+                self._settings.max_state_bytes,
+            )
+
+    def _remove(self, transactional_id: str, outcome: Outcome) -> None:
+        outcome.write(tombstone(transactional_id))
+        outcome.cancel_timer(("timeout", transactional_id))
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -224,6 +279,14 @@ class TransactionShard:
 
     def _list(self, command: ListTransactions, outcome: Outcome, now_ms: int) -> None:
         outcome.reply = list(self.transactions.items())
+
+
+def _at_rest(transaction: Transaction) -> bool:
+    return not transaction.state.ending and transaction.state is not State.ONGOING
+
+
+def _cost_bytes(transactional_id: str, transaction: Transaction) -> int:
+    return ID_BYTES + len(transactional_id) + PARTITION_BYTES * len(transaction.partitions)
 
 
 def _current(transaction: Transaction) -> tuple[int, int]:
