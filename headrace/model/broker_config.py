@@ -69,6 +69,12 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut loses at "
          "most the records since then", low=1),
+    _own("headrace.group.max.bytes", _T.INT, 4 << 20,
+         "what all members of one group may say of themselves, in metadata and subscriptions; also the largest "
+         "assignment that a leader may send", low=1 << 16),
+    _own("headrace.group.state.max.bytes", _T.INT, 16 << 20,
+         "memory for all groups of one partition of __consumer_offsets; beyond that, new members, groups and offsets "
+         "are refused, and those that are known go on", low=1 << 16),
     _own("headrace.partition.producer.ids.max", _T.INT, 20_000,
          "how many idempotent producers a partition remembers; beyond that it forgets those that wrote least recently "
          "and have no open transaction, and a retry of theirs that comes later is stored twice", low=100,
@@ -225,8 +231,10 @@ class BrokerConfig(Struct, frozen=True):
     group_consumer_session_timeout_ms: int = 45_000
     group_initial_rebalance_delay_ms: int = 100
     group_max_session_timeout_ms: int = 1_800_000
+    group_max_bytes: int = 4 << 20
     group_max_size: int = INT_MAX
     group_min_session_timeout_ms: int = 6_000
+    group_state_max_bytes: int = 16 << 20
     flush_interval_ms: int = 1_000
     leader_imbalance_check_interval_seconds: int = 30
     leader_imbalance_per_broker_percentage: int = 10
@@ -268,6 +276,8 @@ _FIELDS: Mapping[str, str] = {
     "headrace.busy.poll.us": "busy_poll_us",
     "headrace.disk.reserve.bytes": "disk_reserve_bytes",
     "headrace.flush.interval.ms": "flush_interval_ms",
+    "headrace.group.max.bytes": "group_max_bytes",
+    "headrace.group.state.max.bytes": "group_state_max_bytes",
     "headrace.partition.producer.ids.max": "partition_producer_ids_max",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "headrace.stray.delete.delay.ms": "stray_delete_delay_ms",

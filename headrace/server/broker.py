@@ -442,6 +442,8 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         max_size=config.group_max_size,
+        max_group_bytes=config.group_max_bytes,
+        max_state_bytes=config.group_state_max_bytes,
         consumer_assignors=config.group_consumer_assignors,
         consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         consumer_max_size=config.group_consumer_max_size,

@@ -52,6 +52,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.entropy import Entropy
 
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
+_TOPIC_BYTES = 20  # of a topic's name, at least: more topics than fit are not even counted
 
 
 class ConsumerGroups:
@@ -93,6 +94,7 @@ class ConsumerGroups:
             else:
                 draft = self._open(command, now_ms)
                 self._membership.heartbeat(draft, command, outcome, now_ms)
+                self._check_size(draft)
                 self._take_from_classic(draft.group, outcome)
                 draft.carry_into(outcome)
         except KafkaError as error:
@@ -106,12 +108,22 @@ class ConsumerGroups:
             known = ", ".join(self._planning.assignors)
             words = f"ServerAssignor {command.assignor} is not supported. Supported assignors: {known}."
             raise KafkaError(ErrorCode.unsupported_assignor, words)
+        if len(command.topics or ()) > self._settings.max_group_bytes // _TOPIC_BYTES:
+            raise KafkaError(ErrorCode.group_max_size_reached, f"The member names {len(command.topics or ())} topics.")
         if command.pattern:
             try:
                 compile_pattern(command.pattern)
             except UnfitPattern as unfit:
                 words = f"The pattern {command.pattern!r} cannot be used: {unfit}."
                 raise KafkaError(ErrorCode.invalid_regular_expression, words) from None
+
+    def _check_size(self, draft: Draft) -> None:
+        """A group may not take more memory than allowed because of what its members say."""
+        group_id, most = draft.group.id, self._settings.max_group_bytes
+        before, after = self._durable.said_bytes(group_id), self._durable.said_bytes(group_id, draft.records)
+        if after > max(most, before):
+            words = f"The group would take more than the {most} bytes that headrace.group.max.bytes allows."
+            raise KafkaError(ErrorCode.group_max_size_reached, words)
 
     def _open(self, command: ConsumerHeartbeat, now_ms: int) -> Draft:
         """The group to draft on: the existing one, a new one, or one converted from a classic group."""
@@ -166,6 +178,7 @@ class ConsumerGroups:
         former_id = draft.group.instances.get(command.instance_id or "")
         try:
             self._classic_members.join(draft, command, outcome, now_ms)
+            self._check_size(draft)
         except KafkaError as error:
             outcome.reply = JoinReply(error.code, command.member_id)
             return

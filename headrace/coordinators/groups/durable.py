@@ -8,18 +8,27 @@ in the property test that compares the two. The shard's decisions read it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from headrace.coordinators.groups.commands import CommittedOffset
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
-from headrace.coordinators.groups.consumer_records import EPOCH, ConsumerKey, read_consumer_value
+from headrace.coordinators.groups.consumer_records import (
+    EPOCH,
+    PATTERN,
+    SUBSCRIPTION,
+    ConsumerKey,
+    read_consumer_value,
+)
 from headrace.coordinators.groups.pending_offsets import PendingOffsets
 from headrace.coordinators.groups.records import (
     OffsetKey,
     StoredGroup,
+    offset_record,
     read_group,
     read_key,
     read_offset,
 )
+from headrace.coordinators.shard import Record
 from headrace.model.journal_entry import NO_PRODUCER_ID
 from headrace.model.topic_partition import TopicPartition
 from headrace.wire.errors import Malformed
@@ -28,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, CommittedOffset]
 
+_SAYING = {kind.to_bytes(2) for kind in (SUBSCRIPTION, PATTERN)}
+RECORD_BYTES = 500  # of what one record says, in memory, beside the bytes of the record
+
 
 class DurableGroups:
     def __init__(self) -> None:
@@ -35,6 +47,29 @@ class DurableGroups:
         self.offsets: dict[str, Offsets] = {}
         self.pending = PendingOffsets()
         self.consumers: dict[str, ConsumerGroup] = {}
+        self._sizes: dict[bytes, int] = {}  # by key, of all records that count
+        self._bytes = 0
+        self._said: dict[str, int] = {}  # by consumer group, of what its members say
+
+    @property
+    def cost_bytes(self) -> int:
+        """What all of it takes in memory, nearly."""
+        return self._bytes + self.pending.cost_bytes
+
+    def _weigh(self, key: bytes, value: bytes | None) -> None:
+        self._bytes -= self._sizes.pop(key, 0)
+        if value is not None:
+            self._sizes[key] = size = _cost_bytes(key, value)
+            self._bytes += size
+
+    def said_bytes(self, group_id: str, records: Sequence[Record] = ()) -> int:
+        """What the members of a consumer group subscribe to takes in memory, nearly; and what it would with these
+        records."""
+        total = self._said.get(group_id, 0)
+        for key, value in dict(records).items():
+            if key[:2] in _SAYING:
+                total += (0 if value is None else _cost_bytes(key, value)) - self._sizes.get(key, 0)
+        return total
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         try:
@@ -50,6 +85,7 @@ class DurableGroups:
         """The producer's transaction has ended."""
         for (group_id, topic, partition), offset in self.pending.ended(producer_id, commit):
             self.offsets.setdefault(group_id, {})[TopicPartition(topic, partition)] = offset
+            self._weigh(*offset_record(group_id, topic, partition, offset))
 
     def _apply_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
         what = read_key(key)
@@ -59,6 +95,9 @@ class DurableGroups:
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         what = read_key(key)
+        if isinstance(what, ConsumerKey) and key[:2] in _SAYING:
+            self._said[what.group_id] = self.said_bytes(what.group_id, [(key, value)])
+        self._weigh(key, value)
         if isinstance(what, OffsetKey):
             place = TopicPartition(what.topic, what.partition)
             self.pending.overtaken((what.group_id, *place))
@@ -82,6 +121,7 @@ class DurableGroups:
             group.apply(key, read_consumer_value(key.type, value))
         elif key.type == EPOCH:
             self.consumers.pop(key.group_id, None)
+            self._said.pop(key.group_id, None)
         elif key.group_id in self.consumers:
             self.consumers[key.group_id].apply(key, None)
 
@@ -96,3 +136,7 @@ class DurableGroups:
 
     def offsets_of(self, group_id: str) -> Offsets:
         return self.offsets.get(group_id, {})
+
+
+def _cost_bytes(key: bytes, value: bytes) -> int:
+    return RECORD_BYTES + len(key) + len(value)

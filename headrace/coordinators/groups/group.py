@@ -21,6 +21,10 @@ from headrace.coordinators.groups.records import StoredGroup, StoredMember
 from headrace.coordinators.groups.subscription import CONSUMER, subscribed_topics
 from headrace.wire.errors import ErrorCode
 
+GROUP_BYTES = 1_500  # of one group in memory, without its name and members
+MEMBER_BYTES = 1_500  # of one member with its timers, without what it says of itself
+PENDING_BYTES = 1_500  # of one member id that was given out
+
 
 class State(Enum):
     """The names are those that Kafka's tools show."""
@@ -44,6 +48,12 @@ class Member(Struct):
     sync_ticket: int | None = None  # its SyncGroup waits for the leader's plan
     new: bool = True  # in no generation yet
 
+    @property
+    def cost_bytes(self) -> int:
+        """What it takes in memory, nearly."""
+        names = len(self.id) + len(self.instance_id or "") + len(self.client_id)
+        return MEMBER_BYTES + names + protocols_bytes(self.protocols)
+
     def knows(self) -> set[str]:
         return {name for name, _ in self.protocols}
 
@@ -65,11 +75,23 @@ class Group(Struct):
     initial: bool = False  # preparing its first generation: in the initial delay
     came_meanwhile: bool = False  # somebody joined during the initial delay
     known_by: Counter[str] = field(default_factory=Counter)  # protocol -> how many members know it
+    member_bytes: int = 0  # what the members take in memory
+
+    @property
+    def said_bytes(self) -> int:
+        """What its members say of themselves."""
+        return self.member_bytes - MEMBER_BYTES * len(self.members)
+
+    @property
+    def cost_bytes(self) -> int:
+        """What it takes in memory, nearly, beside its stored generation."""
+        return GROUP_BYTES + len(self.id) + self.member_bytes + PENDING_BYTES * len(self.pending)
 
     def add(self, member: Member) -> None:
         if not self.members:
             self.leader = None
         self.members[member.id] = member
+        self.member_bytes += member.cost_bytes
         self.known_by.update(member.knows())
         self.pending.discard(member.id)
         if member.instance_id is not None:
@@ -79,6 +101,7 @@ class Group(Struct):
 
     def remove(self, member: Member) -> None:
         del self.members[member.id]
+        self.member_bytes -= member.cost_bytes
         self._forget_protocols_of(member)
         self.unsynced.discard(member.id)
         if member.instance_id is not None and self.instances.get(member.instance_id) == member.id:
@@ -89,6 +112,7 @@ class Group(Struct):
     def teach(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
         """The member joined again and now supports these protocols."""
         self._forget_protocols_of(member)
+        self.member_bytes += protocols_bytes(protocols) - protocols_bytes(member.protocols)
         member.protocols = protocols
         self.known_by.update(member.knows())
 
@@ -99,6 +123,7 @@ class Group(Struct):
     def rename(self, old: Member, new_id: str) -> None:
         """A static member came back with a new member id, which replaces the old one."""
         assert old.instance_id is not None
+        self.member_bytes += len(new_id) - len(old.id)
         self.members = {new_id if name == old.id else name: member for name, member in self.members.items()}
         self.instances[old.instance_id] = new_id
         if self.leader == old.id:
@@ -192,6 +217,10 @@ class Group(Struct):
         return StoredGroup(
             self.protocol_type or "", self.generation, self.protocol, self.leader if members else None, now_ms, members
         )
+
+
+def protocols_bytes(protocols: tuple[tuple[str, bytes], ...]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def restored(group_id: str, stored: StoredGroup | None) -> Group:

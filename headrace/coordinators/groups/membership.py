@@ -13,7 +13,7 @@ import itertools
 from msgspec.structs import replace
 
 from headrace.coordinators.groups.commands import Heartbeat, Join, JoinReply, Leave, SessionExpired, Sync, SyncReply
-from headrace.coordinators.groups.group import Group, Member, State
+from headrace.coordinators.groups.group import Group, Member, State, protocols_bytes
 from headrace.coordinators.groups.rebalance import Rebalance, sync_reply
 from headrace.coordinators.groups.records import group_record
 from headrace.coordinators.groups.settings import GroupSettings
@@ -34,7 +34,7 @@ class Membership:
     # --- joining ----------------------------------------------------------------------------------------------------
 
     def join(self, group: Group, command: Join, outcome: Outcome, now_ms: int) -> None:
-        if not self._has_room(group, command.member_id):
+        if not self._has_room(group, command.member_id) or self._is_too_large(group, command):
             self._turn_away(group, command.member_id, outcome, now_ms)
             outcome.reply = JoinReply(ErrorCode.group_max_size_reached)
         elif not group.supports(command.protocol_type, (name for name, _ in command.protocols)):
@@ -59,6 +59,13 @@ class Membership:
                 group.joined_count() < self._settings.max_size
             )
         return group.state is State.EMPTY or known is not None or len(group.members) < self._settings.max_size
+
+    def _is_too_large(self, group: Group, command: Join) -> bool:
+        """Whether its members would say more with this one than a group may hold."""
+        known = group.members.get(command.member_id or group.instances.get(command.instance_id or "", ""))
+        before = 0 if known is None else protocols_bytes(known.protocols)
+        more = protocols_bytes(command.protocols) - before
+        return more > 0 and group.said_bytes + more > self._settings.max_group_bytes
 
     def _turn_away(self, group: Group, member_id: str, outcome: Outcome, now_ms: int) -> None:
         member = group.members.get(member_id)
@@ -118,6 +125,7 @@ class Membership:
         outcome.cancel_timer(("session", group.id, old_id))
         group.rename(member, new_member_id(command, self._entropy))
         self._update(group, member, command)
+        group.member_bytes += len(command.client_id) - len(member.client_id)
         member.client_id, member.client_host = command.client_id, command.client_host
         self._rebalance.keep_alive(group, member, outcome)
         if group.state is State.STABLE and group.elect_protocol() == group.protocol:
@@ -153,6 +161,9 @@ class Membership:
         member = group.members[command.member_id]
         if group.state is State.PREPARING:
             outcome.reply = SyncReply(ErrorCode.rebalance_in_progress)
+            return
+        if sum(map(len, command.assignments.values())) > self._settings.max_group_bytes:
+            outcome.reply = SyncReply(ErrorCode.unknown_server_error)  # as Kafka, which cannot store it either
             return
         self._rebalance.synced(group, member, outcome)
         if group.state is State.STABLE:

@@ -14,6 +14,7 @@ from headrace.coordinators.groups.commands import CommittedOffset
 from headrace.model.topic_partition import TopicPartition
 
 Spot = tuple[str, str, int]  # group, topic, partition
+OFFSET_BYTES = 700  # of one offset, without its names and its metadata
 
 
 class PendingOffsets:
@@ -21,9 +22,13 @@ class PendingOffsets:
         self._by_producer: dict[int, dict[Spot, tuple[int, CommittedOffset]]] = {}
         self._producers: dict[Spot, set[int]] = {}
         self._count = 0
+        self.cost_bytes = 0
+        """What all of them take in memory, nearly."""
 
     def add(self, producer_id: int, spot: Spot, offset: CommittedOffset) -> None:
         self._count += 1
+        before = self._by_producer.get(producer_id, {}).get(spot)
+        self.cost_bytes += _cost_bytes(spot, offset) - (0 if before is None else _cost_bytes(spot, before[1]))
         self._by_producer.setdefault(producer_id, {})[spot] = (self._count, offset)
         self._producers.setdefault(spot, set()).add(producer_id)
 
@@ -35,7 +40,8 @@ class PendingOffsets:
     def ended(self, producer_id: int, commit: bool) -> list[tuple[Spot, CommittedOffset]]:
         """The offsets that take effect now, because the producer's transaction has ended."""
         entries = self._by_producer.pop(producer_id, {})
-        for spot in entries:
+        for spot, (_, offset) in entries.items():
+            self.cost_bytes -= _cost_bytes(spot, offset)
             self._forget(spot, producer_id)
         if not commit:
             return []
@@ -61,7 +67,7 @@ class PendingOffsets:
 
     def _drop(self, producer_id: int, spot: Spot) -> None:
         entries = self._by_producer[producer_id]
-        del entries[spot]
+        self.cost_bytes -= _cost_bytes(spot, entries.pop(spot)[1])
         if not entries:
             del self._by_producer[producer_id]
 
@@ -70,3 +76,7 @@ class PendingOffsets:
         producers.discard(producer_id)
         if not producers:
             del self._producers[spot]
+
+
+def _cost_bytes(spot: Spot, offset: CommittedOffset) -> int:
+    return OFFSET_BYTES + len(spot[0]) + len(spot[1]) + len(offset.metadata)

@@ -21,5 +21,7 @@ class GroupSettings(Struct, frozen=True):
     offsets_retention_ms: int = 7 * DAY_MS  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     max_offset_metadata_bytes: int = 4_096  # offset.metadata.max.bytes
+    max_group_bytes: int = 4 << 20  # headrace.group.max.bytes
+    max_state_bytes: int = 16 << 20  # headrace.group.state.max.bytes
     new_member_timeout_ms: int = 300_000  # how long a new member may wait for its first generation
     file: BrokerFile = NO_FILE  # this broker's defaults for topics

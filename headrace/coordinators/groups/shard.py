@@ -3,7 +3,8 @@
 It owns the groups' live state and, through `DurableGroups`, their durable state. It looks up the group of a command and
 passes it to the responsible module: `membership` for members of classic groups, `consumer_groups` for everything of
 KIP-848, `offsets` for offsets. Run by the coordinator runtime. Invariant: a group exists here exactly while it has
-members, clients that are about to join, offsets, or a written generation.
+members, clients that are about to join, offsets, or a written generation. All of them together take a bounded amount of
+memory (room.py); a name that is known goes on when there is no more room.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from headrace.coordinators.groups.commands import (
 from headrace.coordinators.groups.consumer_commands import (
     ClassicMemberTimeUp,
     ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
     DescribeConsumerGroup,
     RevocationTimeUp,
 )
@@ -48,6 +50,7 @@ from headrace.coordinators.groups.group import Group, State, restored
 from headrace.coordinators.groups.membership import Membership
 from headrace.coordinators.groups.offsets import GroupOffsets, Topics
 from headrace.coordinators.groups.records import group_tombstone, offset_tombstone
+from headrace.coordinators.groups.room import NO_ROOM, Room
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.shard import Outcome
 from headrace.model.journal_entry import NO_PRODUCER_ID
@@ -64,6 +67,7 @@ class GroupShard:
         self._settings = settings
         self._membership = Membership(settings, entropy)
         self._offsets = GroupOffsets(self.durable, settings, topics)
+        self._room = Room(self.durable, settings.max_state_bytes)
         self._groups: dict[str, Group] = {}  # the classic ones
         self._consumers = ConsumerGroups(self.durable, self._groups, self._membership, settings, topics, entropy)
         self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
@@ -84,7 +88,7 @@ class GroupShard:
             JoinTimeUp: self._join_time_up,
             InitialDelayOver: self._initial_delay_over,
             SyncTimeUp: self._sync_time_up,
-            ConsumerHeartbeat: self._consumers.heartbeat,
+            ConsumerHeartbeat: self._consumer_heartbeat,
             DescribeConsumerGroup: self._describe_consumer_group,
             RevocationTimeUp: self._consumers.revocation_time_up,
             ClassicMemberTimeUp: self._session_expired,
@@ -95,6 +99,9 @@ class GroupShard:
     def decide(self, command: Any, now_ms: int) -> Outcome:
         outcome = Outcome()
         self._rules[type(command)](command, outcome, now_ms)
+        group_id = getattr(command, "group_id", None)
+        if group_id is not None:
+            self._room.weigh(group_id, self._groups.get(group_id))
         return outcome
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
@@ -110,6 +117,7 @@ class GroupShard:
             group = self._groups[group_id] = restored(group_id, self.durable.groups.get(group_id))
             for member_id in group.members:
                 self._membership.seen(group, member_id, outcome)
+            self._room.weigh(group_id, group)
         self._consumers.loaded(outcome)
         outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, ExpireOffsets())
         return outcome
@@ -120,6 +128,9 @@ class GroupShard:
         problem = self._unfit(command)
         if problem is not None:
             outcome.reply = JoinReply(problem, command.member_id)
+            return
+        if not self._room.for_member(command, self._groups.get(command.group_id), now_ms):
+            outcome.reply = JoinReply(ErrorCode.coordinator_not_available, command.member_id)
             return
         if self._consumers.serves_classic_members(command.group_id):
             self._consumers.join(command, outcome, now_ms)
@@ -145,6 +156,12 @@ class GroupShard:
             return ErrorCode.inconsistent_group_protocol
         # A member id is made of the instance id and a uuid.
         return ErrorCode.invalid_request if not _storable((command.instance_id or "") + "-" * 37) else None
+
+    def _consumer_heartbeat(self, command: ConsumerHeartbeat, outcome: Outcome, now_ms: int) -> None:
+        if self._room.for_subscription(command, now_ms):
+            self._consumers.heartbeat(command, outcome, now_ms)
+        else:
+            outcome.reply = ConsumerHeartbeatReply(ErrorCode.coordinator_not_available, NO_ROOM)
 
     def _sync(self, command: Sync, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
@@ -209,6 +226,9 @@ class GroupShard:
         if not _storable(command.group_id):
             outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
             return
+        if not self._room.for_offsets(command, now_ms):
+            outcome.reply = [ErrorCode.coordinator_not_available] * len(command.offsets)
+            return
         consumer = self.durable.consumers.get(command.group_id)
         if consumer is not None:
             self._offsets.keep(command, self._consumers.may_commit(consumer, command), outcome, now_ms)
@@ -230,6 +250,9 @@ class GroupShard:
         group = self._groups.get(command.group_id)
         if not _storable(command.group_id):
             outcome.reply = [ErrorCode.invalid_group_id] * len(command.offsets)
+            return
+        if not self._room.for_offsets(command, now_ms):
+            outcome.reply = [ErrorCode.coordinator_not_available] * len(command.offsets)
             return
         consumer = self.durable.consumers.get(command.group_id)
         if consumer is not None:
@@ -292,6 +315,7 @@ class GroupShard:
     def _forget_group(self, group_id: str, outcome: Outcome) -> None:
         if self._groups.pop(group_id, None) is not None:
             outcome.write(group_tombstone(group_id))
+        self._room.weigh(group_id, None)
         self._consumers.give_up(group_id, outcome)
 
     # --- from outside -----------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ possessive and atomic groups, conditions). A repeated part must be unambiguous. 
 estimated beforehand, must stay below a limit: three `.*` are accepted, four are not. As in RE2, a repeat count is at
 most 1,000, and the whole name must match.
 
-Results are cached by name, so a new topic in the cluster costs each pattern one match. Owned by the consumer groups of
-a groups shard.
+Results are cached by name, so a new topic in the cluster costs each pattern one match. The cache holds the patterns
+that were asked for last: members may change theirs with every heartbeat. Owned by the consumer groups of a groups
+shard.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headrace.model.names import MAX_TOPIC_NAME
 
 MAX_LENGTH = 1_000
 MAX_COUNT = 1_000
+KEPT = 100  # patterns
 MAX_WAYS = 5 * (MAX_TOPIC_NAME + 1) ** 3
 _PLAIN = {"literal", "not_literal", "any", "in", "at"}
 _REPEATS = {"max_repeat", "min_repeat"}
@@ -80,29 +82,36 @@ def _ways(tree: Iterable[tuple[Any, Any]], *, repeated: bool) -> int:
 class _Known:
     def __init__(self, compiled: re.Pattern[str]) -> None:
         self.compiled = compiled
-        self.seen: set[str] = set()
-        self.matched: set[str] = set()
+        self.seen: frozenset[str] = frozenset()
+        self.matched: frozenset[str] = frozenset()
 
 
 class TopicPatterns:
-    def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._known: dict[str, _Known] = {}  # the one that was asked for least recently comes first
+        self._present: frozenset[str] = frozenset()  # one set for all patterns that have seen the same names
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def resolve(self, text: str, names: Collection[str]) -> frozenset[str]:
         """The names that match the pattern. An unsafe pattern matches nothing."""
-        known = self._known.get(text)
+        known = self._known.pop(text, None)
         if known is None:
             try:
-                known = self._known[text] = _Known(compile_pattern(text))
+                known = _Known(compile_pattern(text))
             except UnfitPattern:  # it was stored by another version
                 return frozenset()
-        present = set(names)
-        new = present - known.seen
-        known.matched = {name for name in known.matched if name in present}
-        known.matched.update(name for name in new if known.compiled.fullmatch(name))
-        known.seen = present
-        return frozenset(known.matched)
-
-    def forget_all_but(self, used: Collection[str]) -> None:
-        for text in [text for text in self._known if text not in used]:
-            del self._known[text]
+        self._known[text] = known
+        if len(self._known) > self._kept:
+            del self._known[next(iter(self._known))]
+        present = frozenset(names)
+        if present == self._present:
+            present = self._present
+        self._present = present
+        if known.seen is not present:
+            found = {name for name in present - known.seen if known.compiled.fullmatch(name)}
+            known.matched = (known.matched & present) | found
+            known.seen = present
+        return known.matched

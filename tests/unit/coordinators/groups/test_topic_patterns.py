@@ -59,3 +59,19 @@ def test_pattern_follows_topics_that_come_and_go() -> None:
     assert patterns.resolve("a.*", {"a1", "a2", "b"}) == {"a1", "a2"}
     assert patterns.resolve("a.*", {"a2", "b"}) == {"a2"}
     assert patterns.resolve("a.*", {"a1"}) == {"a1"}
+
+
+def test_patterns_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    """A member may change its pattern with every heartbeat."""
+    patterns = TopicPatterns(kept=10)
+    for number in range(1_000):
+        assert patterns.resolve("orders", NAMES) == {"orders"}
+        assert patterns.resolve(f"orders|x{number}", NAMES) == {"orders"}
+    assert len(patterns) == 10
+
+
+def test_patterns_share_what_they_have_seen() -> None:
+    patterns = TopicPatterns()
+    for number in range(3):
+        patterns.resolve(f"orders|x{number}", set(NAMES))
+    assert len({id(known.seen) for known in patterns._known.values()}) == 1
