@@ -243,14 +243,18 @@ class CoordinatorRuntime(Generic[S]):
             self._ask(seat, command, future)
         return future
 
-    def submit_to_all(self, command: Any) -> list[asyncio.Future[Any]]:
-        """Submits the command to every shard here; a shard that is loading rejects it."""
-        futures = []
+    async def ask_all(self, command: Any) -> list[Any]:
+        """The replies of all shards here, one shard in a turn of the event loop; KafkaError if one is loading, or has
+        left meanwhile."""
+        replies = []
         for seat in list(self._seats.values()):
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            if seat.left:
+                raise KafkaError(ErrorCode.not_coordinator, f"{self._topic}-{seat.partition} has moved; try again")
             self._ask(seat, command, future)
-            futures.append(future)
-        return futures
+            replies.append(await future)
+            await asyncio.sleep(0)
+        return replies
 
     def _ask(self, seat: _Seat[S], command: Any, future: asyncio.Future[Any]) -> None:
         if not seat.ready:

@@ -213,4 +213,6 @@ class SyncTimeUp(Struct, frozen=True):
 
 
 class ExpireOffsets(Struct, frozen=True):
-    """Time to look for expired offsets."""
+    """Time to look for expired offsets, in these groups, or in all if None."""
+
+    groups: tuple[str, ...] | None = None

@@ -65,8 +65,7 @@ class GroupCoordinator:
 
     async def list_groups(self) -> list[GroupListing]:
         """The groups of this broker. Raises KafkaError while a part of them is being loaded."""
-        replies = self._runtime.submit_to_all(ListGroups())
-        return [listing for reply in replies for listing in await reply]
+        return [listing for listings in await self._runtime.ask_all(ListGroups()) for listing in listings]
 
     # --- for metrics ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ passes it the records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from headrace.coordinators.groups.commands import CommittedOffset
 from headrace.model.topic_partition import TopicPartition
@@ -20,7 +20,7 @@ OFFSET_BYTES = 700  # of one offset, without its names and its metadata
 class PendingOffsets:
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[Spot, tuple[int, CommittedOffset]]] = {}
-        self._producers: dict[Spot, set[int]] = {}
+        self._producers: dict[str, dict[TopicPartition, set[int]]] = {}  # by group and partition, who has sent some
         self._count = 0
         self.cost_bytes = 0
         """What all of them take in memory, nearly."""
@@ -30,12 +30,14 @@ class PendingOffsets:
         before = self._by_producer.get(producer_id, {}).get(spot)
         self.cost_bytes += _cost_bytes(spot, offset) - (0 if before is None else _cost_bytes(spot, before[1]))
         self._by_producer.setdefault(producer_id, {})[spot] = (self._count, offset)
-        self._producers.setdefault(spot, set()).add(producer_id)
+        places = self._producers.setdefault(spot[0], {})
+        places.setdefault(TopicPartition(spot[1], spot[2]), set()).add(producer_id)
 
     def overtaken(self, spot: Spot) -> None:
         """A newer offset was written for it than all pending ones."""
-        for producer_id in self._producers.pop(spot, ()):
+        for producer_id in list(self._senders(spot)):
             self._drop(producer_id, spot)
+            self._forget(spot, producer_id)
 
     def ended(self, producer_id: int, commit: bool) -> list[tuple[Spot, CommittedOffset]]:
         """The offsets that take effect now, because the producer's transaction has ended."""
@@ -46,21 +48,21 @@ class PendingOffsets:
         if not commit:
             return []
         for spot, (number, _) in entries.items():
-            for other in list(self._producers.get(spot, ())):
+            for other in list(self._senders(spot)):
                 if self._by_producer[other][spot][0] < number:
                     self._drop(other, spot)
                     self._forget(spot, other)
         return [(spot, offset) for spot, (_, offset) in entries.items()]
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        return (group_id, topic, partition) in self._producers
+        return TopicPartition(topic, partition) in self._producers.get(group_id, {})
 
     def of(self, group_id: str) -> Iterator[TopicPartition]:
         """Every partition with a pending offset of the group."""
-        return (TopicPartition(topic, partition) for group, topic, partition in self._producers if group == group_id)
+        return iter(self._producers.get(group_id, {}))
 
     def groups(self) -> list[str]:
-        return list(dict.fromkeys(group for group, _, _ in self._producers))
+        return list(self._producers)
 
     def __bool__(self) -> bool:
         return bool(self._producers)
@@ -71,11 +73,16 @@ class PendingOffsets:
         if not entries:
             del self._by_producer[producer_id]
 
+    def _senders(self, spot: Spot) -> Collection[int]:
+        return self._producers.get(spot[0], {}).get(TopicPartition(spot[1], spot[2]), ())
+
     def _forget(self, spot: Spot, producer_id: int) -> None:
-        producers = self._producers[spot]
-        producers.discard(producer_id)
-        if not producers:
-            del self._producers[spot]
+        places, place = self._producers[spot[0]], TopicPartition(spot[1], spot[2])
+        places[place].discard(producer_id)
+        if not places[place]:
+            del places[place]
+        if not places:
+            del self._producers[spot[0]]
 
 
 def _cost_bytes(spot: Spot, offset: CommittedOffset) -> int:

@@ -58,6 +58,8 @@ from headrace.wire.errors import ErrorCode
 from headrace.world.entropy import Entropy
 
 MAX_RECORDS = 1_000  # in one write of a clean-up, so that it fits into a batch
+MAX_LOOKS = 5_000  # at offsets in one piece of a clean-up, so that nobody waits long for it
+LOOKS_OF_A_GROUP = 20  # a group takes as long as so many offsets
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
 
 
@@ -293,19 +295,26 @@ class GroupShard:
             outcome.set_timer(("forget", command.topic), 0, command)
 
     def _expire_offsets(self, command: ExpireOffsets, outcome: Outcome, now_ms: int) -> None:
-        groups: list[Group | ConsumerGroup] = [*self._groups.values(), *self.durable.consumers.values()]
-        for group in groups:
-            expired = self._offsets.expired(group, now_ms)
-            for topic, partition in expired:
-                outcome.write(offset_tombstone(group.id, topic, partition))
-            pending = any(self.durable.pending.of(group.id))
-            nothing_left = len(expired) == len(self.durable.offsets_of(group.id)) and not pending
-            if nothing_left and self._is_deserted(group):
-                self._forget_group(group.id, outcome)
-            if len(outcome.records) >= MAX_RECORDS:
-                outcome.set_timer("expiry", 0, command)
+        names = (*self._groups, *self.durable.consumers) if command.groups is None else command.groups
+        looked_at = 0
+        for at, name in enumerate(names):
+            if looked_at >= MAX_LOOKS or len(outcome.records) >= MAX_RECORDS:
+                outcome.set_timer("expiry", 0, ExpireOffsets(names[at:]))
                 return
-        outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, command)
+            group = self._groups.get(name) or self.durable.consumers.get(name)
+            if group is not None:
+                looked_at += LOOKS_OF_A_GROUP + len(self.durable.offsets_of(name))
+                self._expire_offsets_of(group, outcome, now_ms)
+        outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, ExpireOffsets())
+
+    def _expire_offsets_of(self, group: Group | ConsumerGroup, outcome: Outcome, now_ms: int) -> None:
+        expired = self._offsets.expired(group, now_ms)
+        for topic, partition in expired:
+            outcome.write(offset_tombstone(group.id, topic, partition))
+        pending = any(self.durable.pending.of(group.id))
+        nothing_left = len(expired) == len(self.durable.offsets_of(group.id)) and not pending
+        if nothing_left and self._is_deserted(group):
+            self._forget_group(group.id, outcome)
 
     def _is_deserted(self, group: Group | ConsumerGroup) -> bool:
         if isinstance(group, ConsumerGroup):

@@ -99,8 +99,7 @@ class TransactionCoordinator:
 
     async def list_transactions(self) -> list[tuple[str, Transaction]]:
         """Those of this broker. Raises KafkaError while a part of them is being loaded."""
-        replies = self._runtime.submit_to_all(ListTransactions())
-        return [listed for reply in replies for listed in await reply]
+        return [listed for reply in await self._runtime.ask_all(ListTransactions()) for listed in reply]
 
     # --- for metrics ------------------------------------------------------------------------------------------------
 

@@ -147,9 +147,29 @@ def test_a_broker_that_may_have_been_replaced_does_not_even_look_things_up() -> 
         await runtime.submit("x", Say(b"one"))
         journal.out_of_touch = True
         assert await refused(runtime.submit("x", Ask())) is ErrorCode.not_coordinator
-        assert [await refused(answer) for answer in runtime.submit_to_all(Ask())] == [ErrorCode.not_coordinator]
+        assert await refused(runtime.ask_all(Ask())) is ErrorCode.not_coordinator
         journal.out_of_touch = False
         assert await runtime.submit("x", Ask()) == [b"one"]
+
+    play(story)
+
+
+def test_all_shards_are_asked_one_in_a_turn() -> None:
+    async def story(runtime: Runtime, journal: MemoryJournal) -> None:
+        for partition in (1, 2):
+            runtime.on_leadership(partition, True, 1)
+        await settle()
+        asked = asyncio.ensure_future(runtime.ask_all(Ask()))
+        turns = 0
+        while not asked.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert asked.result() == [[], [], []]
+        assert turns >= 3
+        again = asyncio.ensure_future(runtime.ask_all(Ask()))
+        await asyncio.sleep(0)
+        runtime.on_leadership(2, False, 1)
+        assert await refused(again) is ErrorCode.not_coordinator
 
     play(story)
 
@@ -161,7 +181,7 @@ def test_loading_is_said_and_then_everything_is_there() -> None:
         runtime.on_leadership(0, True, 1)
         await settle()
         assert await refused(runtime.submit("x", Ask())) is ErrorCode.coordinator_load_in_progress
-        assert await refused(runtime.submit_to_all(Ask())[0]) is ErrorCode.coordinator_load_in_progress
+        assert await refused(runtime.ask_all(Ask())) is ErrorCode.coordinator_load_in_progress
         runtime.tell_all(Say(b"told while loading"))
         assert runtime.loading() == 1
         journal.unblock_reads()

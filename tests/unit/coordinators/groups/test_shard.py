@@ -20,7 +20,7 @@ from headrace.coordinators.groups.commands import (
 from headrace.coordinators.groups.consumer_commands import ConsumerHeartbeat
 from headrace.coordinators.groups.group import Group, Member
 from headrace.coordinators.groups.settings import GroupSettings
-from headrace.coordinators.groups.shard import MAX_RECORDS, GroupShard
+from headrace.coordinators.groups.shard import LOOKS_OF_A_GROUP, MAX_LOOKS, MAX_RECORDS, GroupShard
 from headrace.coordinators.groups.subscription import subscribed_topics
 from headrace.coordinators.shard import Outcome
 from headrace.model.settings_in_force import BrokerFile
@@ -191,6 +191,29 @@ def test_large_clean_up_is_done_in_pieces() -> None:
     assert len(rest.records) == 500
     assert rest.timers == {}
     assert stage.kept() == []
+
+
+def test_looking_for_what_expired_is_done_in_pieces() -> None:
+    """Each looks at a bounded number of offsets, and together they look at every group once."""
+    stage, count = Stage(), 3 * MAX_LOOKS // LOOKS_OF_A_GROUP
+    for number in range(count):
+        offset = OffsetToCommit("t", topic_id("t"), 0, 5, -1, "")
+        stage.decide(CommitOffsets(f"g{number}", "", None, -1, (offset,)))
+    stage.now_ms += 365 * DAY_MS
+    command, pieces, removed = ExpireOffsets(), 0, 0
+    while True:
+        outcome = stage.decide(command)
+        pieces, removed = pieces + 1, removed + len(outcome.records)
+        assert len(outcome.records) <= 2 * MAX_LOOKS // LOOKS_OF_A_GROUP
+        again = outcome.timers["expiry"]
+        assert again is not None
+        command = again.command
+        if again.delay_ms:
+            break
+    assert command == ExpireOffsets()
+    assert pieces > 2
+    assert removed == 2 * count, "an offset and a group each"
+    assert (stage.shard._groups, stage.shard.durable.offsets) == ({}, {})
 
 
 def test_topic_made_anew_keeps_its_offsets_when_the_news_of_the_deletion_is_late() -> None:
