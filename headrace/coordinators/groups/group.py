@@ -23,6 +23,7 @@ from headrace.wire.errors import ErrorCode
 
 GROUP_BYTES = 1_500  # of one group in memory, without its name and members
 MEMBER_BYTES = 1_500  # of one member with its timers, without what it says of itself
+PROTOCOL_BYTES = 150  # of one protocol of a member, without its name and metadata
 PENDING_BYTES = 1_500  # of one member id that was given out
 
 
@@ -220,7 +221,7 @@ class Group(Struct):
 
 
 def protocols_bytes(protocols: tuple[tuple[str, bytes], ...]) -> int:
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+    return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
 def restored(group_id: str, stored: StoredGroup | None) -> Group:

@@ -24,7 +24,7 @@ from headrace.coordinators.groups.group import Group, State
 from headrace.coordinators.groups.records import offset_record, offset_tombstone
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.subscription import CONSUMER
-from headrace.coordinators.shard import Outcome
+from headrace.coordinators.shard import Outcome, Record
 from headrace.model.image import ClusterImage
 from headrace.model.topic_config import topic_config
 from headrace.model.topic_partition import TopicPartition
@@ -60,15 +60,18 @@ class GroupOffsets:
         outcome: Outcome,
         now_ms: int,
     ) -> None:
-        """Writes the offsets that have no error."""
+        """Writes the offsets that have no error; of a partition that is named repeatedly, the last one."""
         outcome.reply = []
+        records: dict[TopicPartition, Record] = {}
         for asked, problem in zip(command.offsets, problems, strict=True):
             if problem is ErrorCode.none and len(asked.metadata.encode()) > self._settings.max_offset_metadata_bytes:
                 problem = ErrorCode.offset_metadata_too_large
             if problem is ErrorCode.none:
                 committed = CommittedOffset(asked.offset, asked.leader_epoch, asked.metadata, now_ms, asked.topic_id)
-                outcome.write(offset_record(command.group_id, asked.topic, asked.partition, committed))
+                place = TopicPartition(asked.topic, asked.partition)
+                records[place] = offset_record(command.group_id, asked.topic, asked.partition, committed)
             outcome.reply.append(problem)
+        outcome.records += records.values()
 
     def fetch(self, command: FetchOffsets) -> Offsets:
         stored, topics = self._durable.offsets_of(command.group_id), self._topics.image().topics

@@ -60,6 +60,7 @@ from headrace.world.entropy import Entropy
 MAX_RECORDS = 1_000  # in one write of a clean-up, so that it fits into a batch
 MAX_LOOKS = 5_000  # at offsets in one piece of a clean-up, so that nobody waits long for it
 LOOKS_OF_A_GROUP = 20  # a group takes as long as so many offsets
+MAX_PROTOCOLS = 1_000  # of a member; clients have a handful
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
 
 
@@ -153,8 +154,8 @@ class GroupShard:
         low, high = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
         if not low <= command.session_timeout_ms <= high:
             return ErrorCode.invalid_session_timeout
-        names = [command.protocol_type, *(name for name, _ in command.protocols)]
-        if not all(map(_storable, names)):
+        names = [command.protocol_type, *(name for name, _ in command.protocols[:MAX_PROTOCOLS])]
+        if len(command.protocols) > MAX_PROTOCOLS or not all(map(_storable, names)):
             return ErrorCode.inconsistent_group_protocol
         # A member id is made of the instance id and a uuid.
         return ErrorCode.invalid_request if not _storable((command.instance_id or "") + "-" * 37) else None

@@ -115,6 +115,23 @@ def test_the_number_of_members_does_not_count_as_what_they_say() -> None:
         assert isinstance(stage.reply(joining("g", size=100)), Wait)
 
 
+def test_a_member_has_no_more_than_a_thousand_protocols_and_each_counts() -> None:
+    stage = Stage()
+    most = tuple((str(number), b"") for number in range(1_001))
+    assert stage.reply(joining("g", protocols=most)).error is ErrorCode.inconsistent_group_protocol
+    assert stage.reply(joining("g", protocols=most[:1_000])) == JoinReply(TOO_LARGE)
+    assert isinstance(stage.reply(joining("g", protocols=most[:100])), Wait)
+
+
+def test_a_partition_that_a_commit_names_repeatedly_is_written_once() -> None:
+    stage = Stage()
+    one, two = offsets("g", 0, "first").offsets[0], offsets("g", 0, "last").offsets[0]
+    outcome = stage.decide(replace(offsets("g"), offsets=(one, *[two] * 1_000)))
+    assert outcome.reply == [ErrorCode.none] * 1_001
+    assert len(outcome.records) == 1
+    assert stage.shard.durable.offsets_of("g")[TopicPartition("t", 0)].metadata == "last"
+
+
 def test_an_assignment_larger_than_a_group_may_be_is_refused() -> None:
     stage = Stage()
     stage.reply(joining("g"))
