@@ -69,7 +69,7 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut loses at "
          "most the records since then", low=1),
-    _own("headrace.group.max.bytes", _T.INT, 4 << 20,
+    _own("headrace.group.max.bytes", _T.INT, 1 << 20,
          "what all members of one group may say of themselves, in metadata and subscriptions; also the largest "
          "assignment that a leader may send", low=1 << 16),
     _own("headrace.group.state.max.bytes", _T.INT, 16 << 20,
@@ -231,7 +231,7 @@ class BrokerConfig(Struct, frozen=True):
     group_consumer_session_timeout_ms: int = 45_000
     group_initial_rebalance_delay_ms: int = 100
     group_max_session_timeout_ms: int = 1_800_000
-    group_max_bytes: int = 4 << 20
+    group_max_bytes: int = 1 << 20
     group_max_size: int = INT_MAX
     group_min_session_timeout_ms: int = 6_000
     group_state_max_bytes: int = 16 << 20

@@ -63,12 +63,12 @@ class DurableGroups:
             self._bytes += size
 
     def said_bytes(self, group_id: str, records: Sequence[Record] = ()) -> int:
-        """What the members of a consumer group subscribe to takes in memory, nearly; and what it would with these
-        records."""
+        """How long the records of what the members of a consumer group subscribe to are, and would be with these."""
         total = self._said.get(group_id, 0)
         for key, value in dict(records).items():
             if key[:2] in _SAYING:
-                total += (0 if value is None else _cost_bytes(key, value)) - self._sizes.get(key, 0)
+                before = self._sizes.get(key, RECORD_BYTES) - RECORD_BYTES
+                total += (0 if value is None else len(key) + len(value)) - before
         return total
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:

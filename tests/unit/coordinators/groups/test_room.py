@@ -144,7 +144,7 @@ def test_an_assignment_larger_than_a_group_may_be_is_refused() -> None:
 
 def test_subscriptions_of_the_members_of_a_consumer_group_are_limited() -> None:
     stage = Stage()
-    long = [f"{number:0>200}" for number in range(100)]
+    long = [f"{number:0>200}" for number in range(110)]
     for member in "abcd":
         assert stage.reply(beat("g", member, *long)).error is ErrorCode.none
     refused = stage.reply(beat("g", "e", *long))
