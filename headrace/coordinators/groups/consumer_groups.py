@@ -8,7 +8,7 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headrace.coordinators.groups.classic_members import ClassicMembers
 from headrace.coordinators.groups.commands import (
@@ -64,6 +64,7 @@ class ConsumerGroups:
         settings: GroupSettings,
         topics: Topics,
         entropy: Entropy,
+        monotonic: Callable[[], float],
     ) -> None:
         self._groups = durable.consumers
         self._durable = durable
@@ -71,7 +72,7 @@ class ConsumerGroups:
         self._classic_membership = classic_membership
         self._settings = settings
         self._topics = topics
-        self._planning = Planning(topics, settings.consumer_assignors)
+        self._planning = Planning(topics, settings.consumer_assignors, monotonic)
         self._membership = ConsumerMembership(settings, topics, self._planning, entropy)
         self._classic_members = ClassicMembers(self._membership, topics, entropy)
 

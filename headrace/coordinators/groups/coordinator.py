@@ -32,7 +32,7 @@ class GroupCoordinator:
     ) -> None:
         self._topics = topics
         self._runtime = CoordinatorRuntime(
-            journal, clock, lambda: GroupShard(settings, topics, entropy), self._partition_count
+            journal, clock, lambda: GroupShard(settings, topics, entropy, clock.monotonic), self._partition_count
         )
 
     def _partition_count(self) -> int:

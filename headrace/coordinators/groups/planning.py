@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headrace.coordinators.groups.assignors.range import assign_range
 from headrace.coordinators.groups.assignors.uniform import assign_uniform
@@ -25,10 +25,10 @@ ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_
 
 
 class Planning:
-    def __init__(self, topics: Topics, assignors: tuple[str, ...]) -> None:
+    def __init__(self, topics: Topics, assignors: tuple[str, ...], monotonic: Callable[[], float]) -> None:
         self.assignors = assignors  # the first one is the default
         self._topics = topics
-        self._patterns = TopicPatterns()
+        self._patterns = TopicPatterns(monotonic)
         self._seen: dict[str, int] = {}  # the metadata version that each group was last checked against
 
     def assignor_of(self, group: ConsumerGroup) -> str:
@@ -37,20 +37,20 @@ class Planning:
 
     def bump(self, draft: Draft, now_ms: int) -> None:
         """A member joined, left, or changed its subscription: a new target assignment is needed."""
-        self._resolve_patterns(draft, now_ms)
+        resolved = self._resolve_patterns(draft, now_ms)
         draft.put_epoch(draft.group.epoch + 1, self._hash(draft.group))
-        self._seen[draft.group.id] = self._topics.image().version
+        self._look_again(draft.group.id, resolved)
 
     def follow_topics(self, draft: Draft, now_ms: int) -> None:
         """A new target assignment is also needed if the group's topics have changed since the last check."""
         version = self._topics.image().version
         if self._seen.get(draft.group.id) == version:
             return
-        self._resolve_patterns(draft, now_ms)
+        resolved = self._resolve_patterns(draft, now_ms)
         found = self._hash(draft.group)
         if found != draft.group.metadata_hash:
             draft.put_epoch(draft.group.epoch + 1, found)
-        self._seen[draft.group.id] = version
+        self._look_again(draft.group.id, resolved)
 
     def make_plan(self, draft: Draft, now_ms: int) -> None:
         """Computes the target assignment for the group's epoch if there is none yet; only changed parts are written."""
@@ -75,18 +75,28 @@ class Planning:
                 draft.put(TARGET, member_id, parts)
         draft.put_plan_epoch(group.epoch, now_ms)
 
+    def _look_again(self, group_id: str, resolved: bool) -> None:
+        if resolved:
+            self._seen[group_id] = self._topics.image().version
+        else:
+            self._seen.pop(group_id, None)
+
     def forget(self, group_id: str) -> None:
         self._seen.pop(group_id, None)
 
-    def _resolve_patterns(self, draft: Draft, now_ms: int) -> None:
+    def _resolve_patterns(self, draft: Draft, now_ms: int) -> bool:
+        """Whether there was time to try all names; if not, the next heartbeat goes on."""
         group, image = draft.group, self._topics.image()
         used = {member.pattern for member in group.members.values() if member.pattern is not None}
         for pattern in sorted(used):
             found = self._patterns.resolve(pattern, image.topics.keys())
+            if found is None:
+                return False
             if pattern not in group.patterns or group.patterns[pattern].topics != found:
                 draft.put(PATTERN, pattern, ResolvedPattern(found, image.version, now_ms))
         for pattern in group.patterns.keys() - used:
             draft.remove_pattern(pattern)
+        return True
 
     def _hash(self, group: ConsumerGroup) -> int:
         """A hash of the group's topics as they are now; if it changes, a new target assignment is needed."""

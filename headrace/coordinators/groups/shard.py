@@ -65,14 +65,23 @@ MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
 
 
 class GroupShard:
-    def __init__(self, settings: GroupSettings, topics: Topics, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Topics,
+        entropy: Entropy,
+        monotonic: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`monotonic` is only for ending work that takes long; without it, such work is done in one piece."""
         self.durable = DurableGroups()
         self._settings = settings
         self._membership = Membership(settings, entropy)
         self._offsets = GroupOffsets(self.durable, settings, topics)
         self._room = Room(self.durable, settings.max_state_bytes)
         self._groups: dict[str, Group] = {}  # the classic ones
-        self._consumers = ConsumerGroups(self.durable, self._groups, self._membership, settings, topics, entropy)
+        self._consumers = ConsumerGroups(
+            self.durable, self._groups, self._membership, settings, topics, entropy, monotonic
+        )
         self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
             Join: self._join,
             Sync: self._sync,

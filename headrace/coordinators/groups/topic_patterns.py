@@ -6,16 +6,17 @@ possessive and atomic groups, conditions). A repeated part must be unambiguous. 
 estimated beforehand, must stay below a limit: three `.*` are accepted, four are not. As in RE2, a repeat count is at
 most 1,000, and the whole name must match.
 
-Results are cached by name, so a new topic in the cluster costs each pattern one match. The cache holds the patterns
-that were asked for last: members may change theirs with every heartbeat. Owned by the consumer groups of a groups
-shard.
+Many long names can take long even so. They are tried in pieces of 10 ms, one with every heartbeat, and until all are
+tried the pattern stands for what it stood for before. Results are cached by name, so a new topic in the cluster costs
+each pattern one match. The cache holds the patterns that were asked for last: members may change theirs with every
+heartbeat. Owned by the consumer groups of a groups shard.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from headrace.model.names import MAX_TOPIC_NAME
@@ -23,7 +24,8 @@ from headrace.model.names import MAX_TOPIC_NAME
 MAX_LENGTH = 1_000
 MAX_COUNT = 1_000
 KEPT = 100  # patterns
-MAX_WAYS = 5 * (MAX_TOPIC_NAME + 1) ** 3
+MAX_WAYS = 2 * (MAX_TOPIC_NAME + 1) ** 3
+AT_ONCE_S = 0.010  # how long names are tried in one piece of work
 _PLAIN = {"literal", "not_literal", "any", "in", "at"}
 _REPEATS = {"max_repeat", "min_repeat"}
 _FOREIGN = re.compile(r"\(\?<[=!]|\\[1-9]|\(\?P=|\[\[:")
@@ -84,10 +86,12 @@ class _Known:
         self.compiled = compiled
         self.seen: frozenset[str] = frozenset()
         self.matched: frozenset[str] = frozenset()
+        self.tried: dict[str, bool] = {}  # whether it matches: names since then, as long as some were not tried
 
 
 class TopicPatterns:
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0, kept: int = KEPT) -> None:
+        self._monotonic = monotonic
         self._kept = kept
         self._known: dict[str, _Known] = {}  # the one that was asked for least recently comes first
         self._present: frozenset[str] = frozenset()  # one set for all patterns that have seen the same names
@@ -95,8 +99,9 @@ class TopicPatterns:
     def __len__(self) -> int:
         return len(self._known)
 
-    def resolve(self, text: str, names: Collection[str]) -> frozenset[str]:
-        """The names that match the pattern. An unsafe pattern matches nothing."""
+    def resolve(self, text: str, names: Collection[str]) -> frozenset[str] | None:
+        """The names that match the pattern; None if that takes long: then it has to be called again. An unsafe pattern
+        matches nothing."""
         known = self._known.pop(text, None)
         if known is None:
             try:
@@ -110,8 +115,16 @@ class TopicPatterns:
         if present == self._present:
             present = self._present
         self._present = present
-        if known.seen is not present:
-            found = {name for name in present - known.seen if known.compiled.fullmatch(name)}
-            known.matched = (known.matched & present) | found
-            known.seen = present
-        return known.matched
+        return known.matched if known.seen is present or self._all_tried(known, present) else None
+
+    def _all_tried(self, known: _Known, present: frozenset[str]) -> bool:
+        """Whether the time of one piece of work was enough to try all new names."""
+        end_s = self._monotonic() + AT_ONCE_S
+        for name in present - known.seen - known.tried.keys():
+            if self._monotonic() > end_s:
+                return False
+            known.tried[name] = known.compiled.fullmatch(name) is not None
+        found = {name for name, matches in known.tried.items() if matches}
+        known.matched = (known.matched | found) & present
+        known.seen, known.tried = present, {}
+        return True

@@ -22,6 +22,7 @@ from headrace.coordinators.groups.group import Group, Member
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.shard import LOOKS_OF_A_GROUP, MAX_LOOKS, MAX_RECORDS, GroupShard
 from headrace.coordinators.groups.subscription import subscribed_topics
+from headrace.coordinators.groups.topic_patterns import AT_ONCE_S
 from headrace.coordinators.shard import Outcome
 from headrace.model.settings_in_force import BrokerFile
 from headrace.wire.errors import ErrorCode
@@ -122,6 +123,25 @@ def test_member_keeps_the_offsets_of_what_it_subscribes_to_and_no_others() -> No
 def beat(epoch: int, **more: Any) -> ConsumerHeartbeat:
     heartbeat = ConsumerHeartbeat("g", "m", epoch, "c", "/h", None, None, 60_000, ("t",), None, None, {})
     return replace(heartbeat, **more)
+
+
+def test_a_pattern_that_takes_long_goes_on_with_the_next_heartbeat() -> None:
+    stage, now_s = Stage({f"t{number}": {} for number in range(50)}), 0.0
+
+    def monotonic() -> float:
+        nonlocal now_s
+        now_s += AT_ONCE_S / 10
+        return now_s
+
+    stage.shard = GroupShard(SETTINGS, stage.cluster, SeededEntropy(1), monotonic)
+    joined = stage.decide(beat(0, topics=None, pattern="t.*", owned={})).reply
+    assert (joined.error, joined.assignment) == (ErrorCode.none, {})
+    for _ in range(20):
+        again = stage.decide(beat(joined.epoch, topics=None, owned=None)).reply
+        if again.assignment:
+            break
+    assert len(again.assignment) == 50, "and until then the pattern stands for nothing"
+    assert again.epoch == joined.epoch + 1, "all topics come at once"
 
 
 def test_consumer_group_keeps_the_offsets_of_its_topics_and_for_a_while_after_its_end() -> None:

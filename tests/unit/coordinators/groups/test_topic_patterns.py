@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.coordinators.groups.topic_patterns import TopicPatterns, UnfitPattern, compile_pattern
+from headrace.coordinators.groups.topic_patterns import AT_ONCE_S, TopicPatterns, UnfitPattern, compile_pattern
 
 NAMES = {"orders", "orders-eu", "billing", "billing.v2", "x" * 200}
 
@@ -75,3 +75,21 @@ def test_patterns_share_what_they_have_seen() -> None:
     for number in range(3):
         patterns.resolve(f"orders|x{number}", set(NAMES))
     assert len({id(known.seen) for known in patterns._known.values()}) == 1
+
+
+def test_names_that_take_long_are_tried_in_pieces() -> None:
+    now_s = 0.0
+
+    def monotonic() -> float:
+        nonlocal now_s
+        now_s += AT_ONCE_S / 10
+        return now_s
+
+    patterns = TopicPatterns(monotonic)
+    assert patterns.resolve("a.*", {"a1", "b"}) == {"a1"}
+    many = {f"a{number}" for number in range(100)} | {"b"}
+    tries = [patterns.resolve("a.*", many) for _ in range(20)]
+    pieces = tries.count(None)
+    assert 5 < pieces < 20
+    assert tries == [None] * pieces + [many - {"b"}] * (20 - pieces)
+    assert patterns.resolve("a.*", {"a7", "b"}) == {"a7"}
