@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.table import Rooms, build_table
@@ -36,9 +34,9 @@ from headrace.cluster.store import ConnectionLost, SessionLost, Store
 from headrace.cluster.topic_changes import TopicDefaults
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
-from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.settings import group_settings
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
-from headrace.coordinators.transactions.settings import TransactionSettings
+from headrace.coordinators.transactions.settings import transaction_settings
 from headrace.log import identity
 from headrace.log.folder import DataFolder
 from headrace.log.logs import Logs, Upkeep
@@ -318,12 +316,12 @@ class Broker:
             watermarks=self._watermarks,
         )
         journal = TopicJournal(self._host, clock, disk.off_loop)
-        self._groups = GroupCoordinator(journal, clock, world.entropy, self, _group_settings(config))
+        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config))
         post = MarkerPost(self.image, config.broker_id, self._peers("markers"))
         markers = MarkerDelivery(self._host, self._groups, clock, post)
         producer_ids = ProducerIds(self._controller.allocate_producer_ids)
         self._transactions = TransactionCoordinator(
-            journal, clock, self, _transaction_settings(config), markers, producer_ids.next
+            journal, clock, self, transaction_settings(config), markers, producer_ids.next
         )
         forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
         desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
@@ -408,15 +406,6 @@ def _file(config: BrokerConfig) -> BrokerFile:
     return BrokerFile(config.broker_id, config.settings)
 
 
-def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    return TransactionSettings(
-        max_timeout_ms=config.transaction_max_timeout_ms,
-        id_expiration_ms=config.transactional_id_expiration_ms,
-        max_state_bytes=config.transaction_state_max_bytes,
-        expiry_check_interval_ms=config.transaction_expiry_interval_ms,
-    )
-
-
 def _balance_terms(config: BrokerConfig) -> BalanceTerms:
     return BalanceTerms(
         config.auto_leader_rebalance_enable,
@@ -432,25 +421,4 @@ def _upkeep(config: BrokerConfig, open_files: int) -> Upkeep:
         producers=ProducerLimits(config.producer_id_expiration_ms, config.partition_producer_ids_max),
         reserve_bytes=config.disk_reserve_bytes,
         open_files=open_files,
-    )
-
-
-def _group_settings(config: BrokerConfig) -> GroupSettings:
-    return replace(
-        GroupSettings(),
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        max_size=config.group_max_size,
-        max_group_bytes=config.group_max_bytes,
-        max_state_bytes=config.group_state_max_bytes,
-        consumer_assignors=config.group_consumer_assignors,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        consumer_max_size=config.group_consumer_max_size,
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        migration_policy=config.group_consumer_migration_policy,
-        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-        offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
-        max_offset_metadata_bytes=config.offset_metadata_max_bytes,
-        file=_file(config),
     )

@@ -1,9 +1,10 @@
-"""The settings of consumer groups, with Kafka's names beside them."""
+"""The settings of consumer groups, with Kafka's names beside them, and how they follow from a broker's."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from headrace.model.broker_config import BrokerConfig
 from headrace.model.settings_in_force import NO_FILE, BrokerFile
 from headrace.model.topic_config import DAY_MS
 
@@ -25,3 +26,23 @@ class GroupSettings(Struct, frozen=True):
     max_state_bytes: int = 16 << 20  # headrace.group.state.max.bytes
     new_member_timeout_ms: int = 300_000  # how long a new member may wait for its first generation
     file: BrokerFile = NO_FILE  # this broker's defaults for topics
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        max_group_bytes=config.group_max_bytes,
+        max_state_bytes=config.group_state_max_bytes,
+        consumer_assignors=config.group_consumer_assignors,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        migration_policy=config.group_consumer_migration_policy,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
+        max_offset_metadata_bytes=config.offset_metadata_max_bytes,
+        file=BrokerFile(config.broker_id, config.settings),
+    )
