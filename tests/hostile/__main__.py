@@ -36,9 +36,7 @@ def main() -> None:
 
 
 def write_page(recipes: Iterable[Recipe]) -> None:
-    results = {
-        attack: {recipe.name: _attacked(recipe, attack, full=True) for recipe in recipes} for attack in ATTACKS
-    }
+    results = {attack: {recipe.name: _attacked(recipe, attack, full=True) for recipe in recipes} for attack in ATTACKS}
     page.write(results, str(datetime.date.today()), f"{os.cpu_count()} cores")
 
 
