@@ -26,6 +26,7 @@ cdef enum:
     TOPIC_ROOM = LENGTH_ROOM + LENGTH_ROOM + 1  # the name's length, the array's, tags; the name is extra
     PARTITION_ROOM = 30 + 4 + 4 + LENGTH_ROOM + 1  # the answer, aborted transactions, replica, records' length, tags
     READ_COMMITTED = 1
+    MOST_FETCHED = 500
 
 
 class Unusual(Exception):
@@ -90,6 +91,16 @@ cdef inline int32_t count(Cursor *body, bint compact) except? -1:
     if found > 0x7F:
         raise Unusual
     return found - 1
+
+
+cdef inline int32_t some_of(Cursor *body, bint compact, int32_t *left) except? -1:
+    """As `count`, of items of which `left` are not too many."""
+    cdef int32_t found = count(body, compact)
+    if found > left[0]:
+        raise Unusual
+    if found > 0:
+        left[0] -= found
+    return found
 
 
 cdef inline object topic_of(Cursor *body, bint compact, bint by_id):
@@ -171,10 +182,11 @@ cdef tuple fetch_asked(frame, int version, Cursor *body):
         expect(body, 0xFF, 4)
     cdef list topics = [], partitions
     cdef int32_t i, j
-    for i in range(count(body, compact)):
+    cdef int32_t left = MOST_FETCHED
+    for i in range(some_of(body, compact, &left)):
         topic = topic_of(body, compact, version >= 13)
         partitions = []
-        for j in range(count(body, compact)):
+        for j in range(some_of(body, compact, &left)):
             partitions.append(fetched(version, body))
         if compact:
             expect(body, 0, 1)  # no tags

@@ -22,7 +22,8 @@ Fetch response:
 
 Invariants: bytes that are cut short, that go on behind their end, or that say anything but the above are None, whatever
 they are; and nothing is read that is not there. So is what nobody usual asks for: a transaction, a second partition in
-a Produce, a replica, a session, something forgotten, a rack, and a name or an array that needs a length of two bytes.
+a Produce, a replica, a session, something forgotten, a rack, a name or an array that needs a length of two bytes, and a
+Fetch with more than MOST_FETCHED topics and partitions.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from functools import cache
 from headrace.wire.batches import Buffer
 
 READ_COMMITTED = 1
+MOST_FETCHED = 500  # what takes longer goes in pieces, on the full path
 
 Topic = str | bytes  # its name, or the sixteen bytes of its id
 ProduceAsked = tuple[int, Topic, int, memoryview]  # acks, topic, partition, records
@@ -191,6 +193,9 @@ def _fixed_topics(frame: memoryview, layout: Layout, at: int) -> list[tuple[Topi
     topics: list[tuple[Topic, list[FetchedPartition]]] = []
     (count,) = _INT32.unpack_from(frame, at)
     at += 4
+    left = MOST_FETCHED - max(0, count)
+    if left < 0:
+        return None
     for _ in range(count):
         (size,) = _INT16.unpack_from(frame, at)
         if size < 0:
@@ -199,6 +204,9 @@ def _fixed_topics(frame: memoryview, layout: Layout, at: int) -> list[tuple[Topi
         at += 2 + size
         (partitions,) = _INT32.unpack_from(frame, at)
         at += 4
+        left -= max(0, partitions)
+        if left < 0:
+            return None
         asked = []
         for _ in range(partitions):
             asked.append(layout.fetched(layout.partition.unpack_from(frame, at)))
@@ -211,6 +219,7 @@ def _compact_topics(frame: memoryview, layout: Layout, at: int) -> list[tuple[To
     topics: list[tuple[Topic, list[FetchedPartition]]] = []
     count = frame[at] - 1
     at += 1
+    left = MOST_FETCHED - max(0, count)
     if count >= _MOST:
         return None
     for _ in range(count):
@@ -219,7 +228,8 @@ def _compact_topics(frame: memoryview, layout: Layout, at: int) -> list[tuple[To
         name = frame[name_at:at]
         partitions = frame[at] - 1
         at += 1
-        if partitions >= _MOST or (not layout.by_id and name[0] > _MOST):
+        left -= max(0, partitions)
+        if left < 0 or partitions >= _MOST or (not layout.by_id and name[0] > _MOST):
             return None
         asked = []
         for _ in range(partitions):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.api._express_py import PartitionFound, Topic
+from headrace.api._express_py import FetchedPartition, PartitionFound, Topic
 
 if TYPE_CHECKING:
     from headrace.api import _express_py as codec_twin
@@ -19,7 +19,16 @@ else:
     except ImportError:
         from headrace.api import _express_py as codec_twin
 
-__all__ = ["COMPILED", "PartitionFound", "Topic", "read_fetch", "read_produce", "write_fetch", "write_produce"]
+__all__ = [
+    "COMPILED",
+    "FetchedPartition",
+    "PartitionFound",
+    "Topic",
+    "read_fetch",
+    "read_produce",
+    "write_fetch",
+    "write_produce",
+]
 
 read_fetch = codec_twin.read_fetch
 read_produce = codec_twin.read_produce

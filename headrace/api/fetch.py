@@ -4,7 +4,8 @@ A consumer with isolation level 1 (read_committed) gets what lies before the las
 aborted transactions in it, by which it leaves out their records.
 
 Stage one reads. If that gives fewer than min_bytes and no news, the reply waits once, until enough visible bytes have
-been appended or max_wait has passed, and reads once more. A request for which the express lane has waited already
+been appended or max_wait has passed, and reads once more. A fetch of very many partitions is read in pieces, and enters
+each as a waiter when it has read it. A request for which the express lane has waited already
 (express_fetch.py) is answered with what there is. Bytes that are not in memory are read off the event loop. The first
 batch goes out whole even if it is larger than the limits (KIP-74).
 
@@ -22,12 +23,13 @@ never out of range.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from headrace.api.contract import Caller, Reply, Request
-from headrace.api.fetch_reading import Attempt, FetchReading, OffLoop, PartitionRead, diverging
+from headrace.api.fetch_reading import Again, Attempt, FetchReading, PartitionRead, diverging
 from headrace.api.fetch_sessions import FetchSessions, WantedPartition
 from headrace.api.gate import Gate
-from headrace.api.leader_hints import LeaderHints
+from headrace.api.pieces import PIECE, Answer, Steps, settled
 from headrace.api.replica_fetch import ReplicaFetch
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -48,35 +50,63 @@ class Fetch:
         sessions: FetchSessions,
         clock: Clock,
         entropy: Entropy,
-        off_loop: OffLoop,
-        max_bytes: int,
-        hints: LeaderHints,
+        reading: FetchReading,
+        replicas_reading: FetchReading,
     ) -> None:
+        """Replicas are read for in their own way, with a budget of their own: no consumer holds up replication."""
         self._host = host
         self._gate = gate
         self._sessions = sessions
         self._clock = clock
-        self._reading = FetchReading(host, off_loop, max_bytes, hints)
-        self._replicas = ReplicaFetch(self._reading, host, gate, clock, entropy)
+        self._reading = reading
+        self._replicas = ReplicaFetch(replicas_reading, host, gate, clock, entropy)
 
     def __call__(self, request: Request) -> Reply:
         body = request.body
         replica_id = max(body.replica_id, body.replica_state.replica_id)
-        return self._replicas(request, replica_id) if replica_id >= 0 else self._serve_consumer(request)
+        if replica_id >= 0:
+            return self._replicas(request, replica_id)
+        return self._reading.pieces.begin(self._serve_consumer(request))
 
-    def _serve_consumer(self, request: Request) -> Reply:
-        body = request.body
+    def _serve_consumer(self, request: Request) -> Steps[Answer]:
+        body, reading = request.body, self._reading
         try:
-            plan = self._sessions.plan(body, request.version)
+            plan = yield from self._sessions.plan(body, request.version)
         except KafkaError as error:
             return Message(error_code=error.code)
         reader = ConsumerReader(body, request.caller, self._host, self._gate)
-        attempt = self._reading.read(plan, body.max_bytes, reader)
-        missing_bytes = min(body.min_bytes, body.max_bytes) - attempt.size
-        is_enough = attempt.urgent or missing_bytes <= 0 or not plan.wanted
-        if is_enough or body.max_wait_ms <= 0 or request.has_waited:
-            return self._reading.answer(attempt)
-        return _WaitingFetch(self._reading, reader, attempt, body, missing_bytes, self._clock).reply
+        may_wait = body.max_wait_ms > 0 and not request.has_waited and bool(plan.wanted)
+        wanted_bytes: int = min(body.min_bytes, body.max_bytes)
+        wait = self._wait((), reader, wanted_bytes, body) if may_wait and len(plan.wanted) > PIECE else None
+        try:
+            attempt = yield from reading.read(plan, body.max_bytes, reader, wait)
+        except GeneratorExit:
+            if wait is not None:
+                wait.due.cancel()
+            raise
+        self._sessions.found_unknown(plan, attempt.unknown)
+        missing_bytes = wanted_bytes - attempt.size
+        if attempt.urgent or missing_bytes <= 0 or not may_wait:
+            if wait is not None:
+                wait.due.cancel()
+            return (yield from reading.answer(attempt, _again(reading, reader, body)))
+        if wait is None:
+            read = [read.partition for read in attempt.reads if read.partition is not None]
+            wait = self._wait(read, reader, missing_bytes, body)
+        else:
+            wait.found(attempt.size)
+        return _WaitingFetch(reading, reader, attempt, body, wait).reply
+
+    def _wait(self, partitions: Iterable[Partition], reader: ConsumerReader, missing_bytes: int, body: Message) -> Wait:
+        audience = Audience.STABLE if reader.stable else Audience.COMMITTED
+        return Wait(partitions, audience, missing_bytes, body.max_wait_ms / 1000, self._clock)
+
+
+def _again(reading: FetchReading, reader: ConsumerReader, body: Message) -> Again[WantedPartition]:
+    def again(attempt: Attempt[WantedPartition], room: int) -> Steps[Attempt[WantedPartition]]:
+        return reading.read(attempt.plan, min(body.max_bytes, room), reader)
+
+    return again
 
 
 class ConsumerReader:
@@ -116,7 +146,7 @@ class ConsumerReader:
 class _WaitingFetch:
     """A consumer's fetch that waits, until there are enough bytes, its timeout passes or the client disconnects."""
 
-    __slots__ = ("_attempt", "_max_bytes", "_reader", "_reading", "_wait", "reply")
+    __slots__ = ("_again", "_attempt", "_max_bytes", "_reading", "_wait", "reply")
 
     def __init__(
         self,
@@ -124,33 +154,32 @@ class _WaitingFetch:
         reader: ConsumerReader,
         attempt: Attempt[WantedPartition],
         body: Message,
-        missing_bytes: int,
-        clock: Clock,
+        wait: Wait,
     ) -> None:
         self._reading = reading
-        self._reader = reader
         self._attempt = attempt
+        self._again = _again(reading, reader, body)
         self._max_bytes: int = body.max_bytes
         self.reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        partitions = [read.partition for read in attempt.reads if read.partition is not None]
-        audience = Audience.STABLE if reader.stable else Audience.COMMITTED
-        self._wait = Wait(partitions, audience, missing_bytes, body.max_wait_ms / 1000, clock)
+        self._wait = wait
         self._wait.due.add_done_callback(self._resume)
         self.reply.add_done_callback(lambda _: self._wait.due.cancel())
 
     def _resume(self, _: object) -> None:
         if self.reply.done():
             return
-        attempt, reading = self._attempt, self._reading
-        if self._wait.in_vain and not attempt.size:  # nothing needs to be read again: most long polls end here
-            self.reply.set_result(reading.response(attempt))
-            return
-        answer = reading.answer(reading.read(attempt.plan, self._max_bytes, self._reader))
+        answer = self._reading.pieces.begin(self._answer())
         if isinstance(answer, Message):
             self.reply.set_result(answer)
         else:
-            loading = asyncio.ensure_future(answer)
+            loading = asyncio.ensure_future(settled(answer))
             loading.add_done_callback(self._loaded)
+
+    def _answer(self) -> Steps[Answer]:
+        attempt, reading = self._attempt, self._reading
+        if self._wait.in_vain and not attempt.size:  # nothing needs to be read again: most long polls end here
+            return (yield from reading.response(attempt))
+        return (yield from reading.answer((yield from self._again(attempt, self._max_bytes)), self._again))
 
     def _loaded(self, loading: asyncio.Future[Message]) -> None:
         if self.reply.done():

@@ -3,30 +3,43 @@
 `FetchReading.read` goes over the partitions once, in order, within the byte limit, and collects what each of them gives
 in an `Attempt`; how one partition is read is up to the `PartitionReader` that the caller hands in (fetch.py has the one
 for consumers, replica_fetch.py the one for replicas). `FetchReading.answer` turns an attempt into the response. Records
-in memory are taken at once, others are read off the event loop.
+in memory are taken at once if they are not very many, others are read off the event loop. All this is done in pieces
+(pieces.py), so that thousands of partitions keep nobody waiting.
 
-Invariant: within a session (KIP-227) a partition is left out of the response only if its client has been sent its high
-watermark and log start already and it has no records, no error and no other news.
+Loaded records count in a budget until they are sent (reply_budget.py). A reply for which there is no room gets less, if
+its connection holds nothing else, and otherwise waits; either way the partitions are read again.
+
+Invariants: nothing is loaded without a grant, but for a reply of FREE_BYTES; and within a session (KIP-227) a partition
+is left out of the response only if its client has been sent its high watermark and log start already and it has no
+records, no error and no other news.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Generic, Protocol
 
 from headrace.api.contract import Caller
 from headrace.api.fetch_sessions import FetchPlan, W
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.pieces import PIECE, Answer, Pieces, Steps, settled
+from headrace.api.reply_budget import FREE_BYTES, SMALL_BYTES, Grant, ReplyBudget, granted
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
+from headrace.replicas.waiters import Wait
 from headrace.wire.batches import Buffer, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 
-_LEADER_IS_NEWS = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+AT_ONCE_BYTES = 4 << 20  # of a reply that are copied on the event loop: about two milliseconds
 
-OffLoop = Callable[[Callable[[], Buffer]], Awaitable[Buffer]]
+_LEADER_IS_NEWS = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+_UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+
+OffLoop = Callable[[Callable[[], list[Buffer]]], Awaitable[list[Buffer]]]
 
 
 class PartitionRead(Generic[W]):
@@ -54,6 +67,9 @@ class PartitionRead(Generic[W]):
         """Another replica, which the client should ask instead (KIP-392)."""
         self.records: Buffer | None = b"" if slice_ is None or slice_.size == 0 else None
 
+    def keep(self, records: Buffer, grant: Grant | None) -> None:
+        self.records = records if grant is None or not records else granted(records, grant)
+
 
 class PartitionReader(Protocol[W]):
     """One kind of client: what it may read of a partition, and from which replica."""
@@ -78,14 +94,15 @@ class PartitionReader(Protocol[W]):
 class Attempt(Generic[W]):
     """One pass over the partitions of a fetch."""
 
-    __slots__ = ("peer", "plan", "reads", "size", "stable", "urgent")
+    __slots__ = ("caller", "plan", "reads", "size", "stable", "unknown", "urgent")
 
     def __init__(self, plan: FetchPlan[W], reader: PartitionReader[W]) -> None:
         self.plan = plan
-        self.peer = reader.caller.peer
+        self.caller = reader.caller
         self.stable = reader.stable
         self.reads: list[PartitionRead[W]] = []
         self.size = 0
+        self.unknown = 0  # partitions that do not exist
         self.urgent = False
         """The response must not wait: it has news, or waiting cannot make it larger."""
 
@@ -93,6 +110,7 @@ class Attempt(Generic[W]):
         self.reads.append(read)
         if read.slice is None:
             self.urgent = True
+            self.unknown += read.error is not None and read.error.code in _UNKNOWN
         else:
             self.size += read.slice.size
             self.urgent = self.urgent or read.slice.more  # whole batches seldom fill the room exactly
@@ -114,32 +132,56 @@ class Attempt(Generic[W]):
             if partition is not None and sent != (partition.high_watermark, partition.log.start_offset):
                 yield partition
 
-    def load_cached(self) -> bool:
-        """Take everything that is in memory; False if something is not."""
-        complete = True
+    @property
+    def unloaded(self) -> Iterator[tuple[PartitionRead[W], Slice]]:
         for read in self.reads:
             if read.records is None and read.slice is not None:
-                read.records = read.slice.load_cached()
-                complete = complete and read.records is not None
+                yield read, read.slice
+
+    def load_cached(self, grant: Grant | None) -> Steps[bool]:
+        """Take everything that is in memory; False if something is not."""
+        complete = True
+        for at, (read, found) in enumerate(self.unloaded, 1):
+            records = found.load_cached()
+            if records is None:
+                complete = False
+            else:
+                read.keep(records, grant)
+            if at % PIECE == 0:
+                yield
         return complete
 
 
+Again = Callable[[Attempt[W], int], Steps[Attempt[W]]]  # an attempt in place of that one, of at most so many bytes
+
+
 class FetchReading:
-    def __init__(self, host: ReplicaHost, off_loop: OffLoop, max_bytes: int, hints: LeaderHints) -> None:
+    def __init__(
+        self, host: ReplicaHost, off_loop: OffLoop, max_bytes: int, hints: LeaderHints, budget: ReplyBudget
+    ) -> None:
         self._host = host
         self._off_loop = off_loop
         self._max_bytes = max_bytes
         self._hints = hints
+        self._budget = budget
+        self.pieces = Pieces()
 
-    def read(self, plan: FetchPlan[W], max_bytes: int, reader: PartitionReader[W]) -> Attempt[W]:
-        """One pass over the partitions. The first batch goes out whole, even beyond the limits (KIP-74)."""
+    def read(
+        self, plan: FetchPlan[W], max_bytes: int, reader: PartitionReader[W], wait: Wait | None = None
+    ) -> Steps[Attempt[W]]:
+        """One pass over the partitions. The first batch goes out whole, even beyond the limits (KIP-74). Each partition
+        that was read is entered in the `wait`, so that nothing is missed that comes during a long pass."""
         attempt = Attempt(plan, reader)
         left = min(max_bytes, self._max_bytes)
-        for wanted in plan.wanted:
+        for at, wanted in enumerate(plan.wanted):
+            if at and at % PIECE == 0:
+                yield
             room = max(0, min(wanted.max_bytes, left - attempt.size))
             try:
                 partition = self._find(wanted, reader)
                 attempt.add(reader.read(wanted, partition, room, at_least_one=attempt.size == 0))
+                if wait is not None:
+                    wait.enter(partition)
             except KafkaError as error:
                 attempt.add(PartitionRead(wanted, None, error=error))
         return attempt
@@ -156,21 +198,48 @@ class FetchReading:
 
     # --- the response -----------------------------------------------------------------------------------------------
 
-    def answer(self, attempt: Attempt[W]) -> Message | Awaitable[Message]:
-        return self.response(attempt) if attempt.load_cached() else self._load(attempt)
+    def answer(self, attempt: Attempt[W], again: Again[W]) -> Steps[Answer]:
+        """The response; `again` reads anew if that has to wait, or to be shorter."""
+        grant = None
+        if attempt.size > FREE_BYTES:
+            grant = self._budget.take(attempt.size, attempt.caller)
+            if grant is None:
+                return self._answer_later(attempt, again)
+        return (yield from self._answer(attempt, grant))
 
-    async def _load(self, attempt: Attempt[W]) -> Message:
-        for read in attempt.reads:
-            if read.records is None and read.slice is not None:
-                read.records = await self._off_loop(read.slice.load)
-        return self.response(attempt)
+    def _answer(self, attempt: Attempt[W], grant: Grant | None) -> Steps[Answer]:
+        if attempt.size <= AT_ONCE_BYTES and (yield from attempt.load_cached(grant)):
+            return (yield from self.response(attempt))
+        # What has begun to load counts until it is there, even if nobody waits for it any more.
+        return asyncio.shield(asyncio.ensure_future(self._load(attempt, grant)))
 
-    def response(self, attempt: Attempt[W]) -> Message:
+    async def _answer_later(self, attempt: Attempt[W], again: Again[W]) -> Message:
+        """With what there is room for, or when it is this connection's turn."""
+        room = max(SMALL_BYTES, self._budget.free_bytes)
+        attempt = await self.pieces.finish(again(attempt, room))
+        grant = self._budget.take(attempt.size, attempt.caller)
+        while grant is None:
+            grant = await self._budget.wait(attempt.size, attempt.caller)
+            attempt = await self.pieces.finish(again(attempt, grant.size))  # the world has moved on
+            if attempt.size > grant.size:  # and the first batch is a larger one
+                grant = None
+        return await settled(await self.pieces.finish(self._answer(attempt, grant)))
+
+    async def _load(self, attempt: Attempt[W], grant: Grant | None) -> Message:
+        for reads in _portions(attempt.unloaded):
+            found = await self._off_loop(partial(_load_all, [slice_ for _, slice_ in reads]))
+            for (read, _), records in zip(reads, found, strict=True):
+                read.keep(records, grant)
+        return await self.pieces.finish(self.response(attempt))
+
+    def response(self, attempt: Attempt[W]) -> Steps[Message]:
         """Of an attempt whose records are all loaded."""
         plan, topics = attempt.plan, list[Message]()
         response = Message(session_id=plan.session_id, responses=topics, node_endpoints=[])
         last_name: object = topics
-        for read in attempt.reads:
+        for at, read in enumerate(attempt.reads):
+            if at and at % PIECE == 0:
+                yield
             wanted = read.wanted
             answer = _refused(read) if read.partition is None else _served(read, read.partition, attempt)
             if answer is None:
@@ -181,10 +250,27 @@ class FetchReading:
                 last_name = name
             topics[-1].partitions.append(answer)
             if read.error is not None and read.error.code in _LEADER_IS_NEWS:
-                self._hints.point(attempt.peer, wanted.topic_id or wanted.topic, wanted.index, answer, response)
+                self._hints.point(attempt.caller.peer, wanted.topic_id or wanted.topic, wanted.index, answer, response)
             if plan.session is not None and read.records:
                 plan.session.served(wanted)
         return response
+
+
+def _portions(unloaded: Iterable[tuple[PartitionRead[W], Slice]]) -> Iterator[list[tuple[PartitionRead[W], Slice]]]:
+    """What is loaded in one go: a good deal of bytes, and not too many partitions."""
+    portion, size = list[tuple[PartitionRead[W], Slice]](), 0
+    for read, slice_ in unloaded:
+        portion.append((read, slice_))
+        size += slice_.size
+        if size >= AT_ONCE_BYTES or len(portion) == PIECE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _load_all(slices: Sequence[Slice]) -> list[Buffer]:
+    return [slice_.load() for slice_ in slices]
 
 
 def _refused(read: PartitionRead[W]) -> Message:

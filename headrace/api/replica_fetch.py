@@ -6,20 +6,22 @@ leadership, and a fetch looks only at these partitions and at those that it ment
 the replica has. That is noted before anything is read, since it is how records become committed.
 
 There is one session for each replica: a broker that opens another one ends it, and a fetch that still waits in it is
-answered with nothing. Called by fetch.py; the way from partitions to the response is in fetch_reading.py. Invariant:
-news that did not go out, for want of room, is still in the list for the next fetch.
+answered with nothing. Called by fetch.py; the way from partitions to the response is in fetch_reading.py. A replica
+first mentions all partitions that it follows, so mentioning and looking go in pieces (pieces.py). Invariants: news that
+did not go out, for want of room, is still in the list for the next fetch; and news that comes during a look leads to
+another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
-from typing import cast
+from collections.abc import Iterable, Iterator
 
 from headrace.api.contract import Caller, Reply, Request
-from headrace.api.fetch_reading import FetchReading, PartitionRead, diverging
+from headrace.api.fetch_reading import Attempt, FetchReading, PartitionRead, diverging
 from headrace.api.fetch_sessions import FetchPlan, Key, WantedPartition
 from headrace.api.gate import Gate
+from headrace.api.pieces import PIECE, Answer, Steps, settled
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -85,11 +87,17 @@ class ReplicaSession:
         self.next_epoch = 1
         self.news: dict[WatchedPartition, None] = {}  # in the order in which they are read
         self.high_watermark_due = False  # one that moved is worth an answer by now
+        self.ended = False
+        self._missed_news = False  # it came during a look
         self._woken: asyncio.Future[None] | None = None
         self._watched: dict[Key, WatchedPartition] = {}
 
-    def mention(self, body: Message, host: ReplicaHost) -> None:
-        for topic, partition in _mentioned(body.topics):
+    def mention(self, body: Message, host: ReplicaHost) -> Steps[None]:
+        for at, (topic, partition) in enumerate(_mentioned(body.topics)):
+            if at and at % PIECE == 0:
+                yield
+                if self.ended:
+                    return
             key = (topic.topic_id, partition.partition)
             known = self._watched.get(key)
             if known is None:
@@ -105,6 +113,12 @@ class ReplicaSession:
                     forgotten.leave()
                     self.news.pop(forgotten, None)
 
+    def take_news(self) -> list[WatchedPartition]:
+        """For a look."""
+        news, self.news = self.news, {}
+        self._missed_news = False
+        return list(news)
+
     def add_news(self, watched: WatchedPartition) -> None:
         self.news[watched] = None
         self.wake()
@@ -113,15 +127,19 @@ class ReplicaSession:
         """It is last in the list anyway when it has news again."""
 
     def rest(self) -> asyncio.Future[None]:
-        """Done when there is news from now on. Called right after a look, before anything else can run."""
+        """Done when there is news since the last look began. Called right after it, before anything else can run."""
         self._woken = asyncio.get_running_loop().create_future()
+        if self._missed_news:
+            self._woken.set_result(None)
         return self._woken
 
     def wake(self) -> None:
+        self._missed_news = True
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
     def end(self) -> None:
+        self.ended = True
         for watched in self._watched.values():
             watched.leave()
         self._watched.clear()
@@ -166,14 +184,17 @@ class ReplicaFetch:
         self._sessions: dict[int, ReplicaSession] = {}
 
     def __call__(self, request: Request, replica_id: int) -> Reply:
+        return self._reading.pieces.begin(self._serve(request, replica_id))
+
+    def _serve(self, request: Request, replica_id: int) -> Steps[Answer]:
         body = request.body
         reader = ReplicaReader(replica_id, body.replica_state.replica_epoch, request.caller, self._gate)
         try:
             session = self._session(body, reader)
         except KafkaError as error:
             return Message(error_code=error.code)
-        session.mention(body, self._host)
-        answer = self._look(session, body.max_bytes, reader, is_last=body.max_wait_ms <= 0)
+        yield from session.mention(body, self._host)
+        answer = yield from self._look(session, body.max_bytes, reader, is_last=body.max_wait_ms <= 0)
         return answer if answer is not None else self._wait(session, session.rest(), body, reader)
 
     def _session(self, body: Message, reader: ReplicaReader) -> ReplicaSession:
@@ -194,18 +215,29 @@ class ReplicaFetch:
         session.next_epoch = 1 if session.next_epoch == _LAST else session.next_epoch + 1
         return session
 
-    def _look(self, session: ReplicaSession, max_bytes: int, reader: ReplicaReader, *, is_last: bool) -> Reply:
+    def _look(
+        self, session: ReplicaSession, max_bytes: int, reader: ReplicaReader, *, is_last: bool
+    ) -> Steps[Answer | None]:
         """The response, if there is news or no time left; else None."""
-        news, session.news = session.news, {}
-        attempt = self._reading.read(FetchPlan(list(news), session, True), max_bytes, reader)
-        session.news |= dict.fromkeys(attempt.left_over)
+
+        def again(attempt: Attempt[WatchedPartition], room: int) -> Steps[Attempt[WatchedPartition]]:
+            session.news = dict.fromkeys(read.wanted for read in attempt.reads) | session.news  # nothing went out
+            return self._read(session, min(max_bytes, room), reader)
+
+        attempt = yield from self._read(session, max_bytes, reader)
         unsent = list(attempt.unsent)
         if is_last or attempt.urgent or attempt.size or (session.high_watermark_due and unsent):
             session.high_watermark_due = False
-            return self._reading.answer(attempt)
+            return (yield from self._reading.answer(attempt, again))
         for partition in unsent:  # nothing but that: soon, for by then there may be more to send
             partition.readers.notify_high_watermark_soon()
         return None
+
+    def _read(self, session: ReplicaSession, max_bytes: int, reader: ReplicaReader) -> Steps[Attempt[WatchedPartition]]:
+        plan = FetchPlan(session.take_news(), session, True)
+        attempt = yield from self._reading.read(plan, max_bytes, reader)
+        session.news |= dict.fromkeys(attempt.left_over)
+        return attempt
 
     async def _wait(
         self, session: ReplicaSession, woken: asyncio.Future[None], body: Message, reader: ReplicaReader
@@ -221,9 +253,9 @@ class ReplicaFetch:
             finally:
                 timer.cancel()
             is_last = self._clock.monotonic() >= deadline_s or self._sessions.get(reader.id) is not session
-            answer = self._look(session, body.max_bytes, reader, is_last=is_last)
+            answer = await self._reading.pieces.finish(self._look(session, body.max_bytes, reader, is_last=is_last))
             if answer is not None:
-                return answer if isinstance(answer, Message) else await cast("Awaitable[Message]", answer)
+                return await settled(answer)
             woken = session.rest()
 
 

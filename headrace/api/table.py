@@ -38,6 +38,7 @@ from headrace.api.end_txn import EndTxn
 from headrace.api.express_fetch import ExpressFetch
 from headrace.api.express_produce import ExpressProduce
 from headrace.api.fetch import Fetch
+from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.find_coordinator import FindCoordinator
 from headrace.api.gate import Gate, Guard
@@ -61,6 +62,7 @@ from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.operations import NONE, Need, Needs, Operation, Resource
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
+from headrace.api.reply_budget import ReplyBudget
 from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
@@ -142,6 +144,7 @@ class Rooms(Struct, frozen=True):
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     topic_maker: TopicMaker
     coordinator_desk: TransactionCoordinators
+    reply_budgets: tuple[ReplyBudget, ReplyBudget]  # of consumers, and of replicas
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -244,15 +247,20 @@ def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
 
 def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
     world, config = rooms.world, rooms.config
-    sessions = FetchSessions(world.clock, world.entropy, config.fetch_session_slots)
+    sessions = FetchSessions(
+        world.clock, world.entropy, config.fetch_session_slots, config.fetch_session_max_partitions
+    )
+    consumers, replicas = rooms.reply_budgets
     max_bytes, off_loop = config.fetch_max_bytes, world.disk.off_loop
+    reading = FetchReading(rooms.host, off_loop, max_bytes, hints, consumers)
+    replicas_reading = FetchReading(rooms.host, off_loop, max_bytes, hints, replicas)
     return Api(
         ApiKey.FETCH,
         4,
         18,
         _READ_TOPIC + _CLUSTER_ACTION,
-        Fetch(rooms.host, rooms.gate, sessions, world.clock, world.entropy, off_loop, max_bytes, hints),
-        express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes),
+        Fetch(rooms.host, rooms.gate, sessions, world.clock, world.entropy, reading, replicas_reading),
+        express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes, consumers),
         asks_by_name=True,
     )
 

@@ -66,6 +66,9 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.disk.reserve.bytes", _T.LONG, 64 << 20,
          "disk space that records may not use, so that the broker can run, stop and start; at most a hundredth of the "
          "disk; 0: none", low=0),
+    _own("headrace.fetch.session.max.partitions", _T.INT, 200_000,
+         "the most partitions that all fetch sessions together remember; a client without a session names its "
+         "partitions in each request", low=0),
     _own("headrace.flush.interval.ms", _T.LONG, 1_000,
          "how often records of topics with headrace.flush=page-cache are written to the disk; a power cut loses at "
          "most the records since then", low=1),
@@ -79,6 +82,9 @@ _OWN: tuple[Setting, ...] = (
          "how many idempotent producers a partition remembers; beyond that it forgets those that wrote least recently "
          "and have no open transaction, and a retry of theirs that comes later is stored twice", low=100,
          high=1_000_000),
+    _own("headrace.reply.budget.bytes", _T.LONG, 256 << 20,
+         "memory for fetched records that are not sent yet, for all consumers together, and as much again for all "
+         "replicas; beyond it, a fetch waits or gets less. At least twice fetch.max.bytes is sensible", low=1 << 20),
     _own("headrace.scrub.bytes.per.second", _T.LONG, 4 << 20,
          "how fast all stored data is read once a day, to detect corruption; 0: it is not read",
          low=0),
@@ -242,6 +248,7 @@ class BrokerConfig(Struct, frozen=True):
     max_connections: int | None = None  # what the limit of open files leaves, if there is one
     max_connections_per_ip: int = INT_MAX
     fetch_session_slots: int = 1_000
+    fetch_session_max_partitions: int = 200_000
     num_partitions: int = 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_check_interval_ms: int = 600_000
@@ -251,6 +258,7 @@ class BrokerConfig(Struct, frozen=True):
     partition_producer_ids_max: int = 20_000
     producer_id_expiration_ms: int = 86_400_000
     queued_max_request_bytes: int = 512 << 20
+    reply_budget_bytes: int = 256 << 20
     scrub_bytes_per_s: int = 4 << 20
     busy_poll_us: int = 250
     disk_reserve_bytes: int = 64 << 20
@@ -275,10 +283,12 @@ _FIELDS: Mapping[str, str] = {
     "broker.rack": "rack",
     "headrace.busy.poll.us": "busy_poll_us",
     "headrace.disk.reserve.bytes": "disk_reserve_bytes",
+    "headrace.fetch.session.max.partitions": "fetch_session_max_partitions",
     "headrace.flush.interval.ms": "flush_interval_ms",
     "headrace.group.max.bytes": "group_max_bytes",
     "headrace.group.state.max.bytes": "group_state_max_bytes",
     "headrace.partition.producer.ids.max": "partition_producer_ids_max",
+    "headrace.reply.budget.bytes": "reply_budget_bytes",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "headrace.stray.delete.delay.ms": "stray_delete_delay_ms",
     "headrace.transaction.state.max.bytes": "transaction_state_max_bytes",

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 
 from headrace.wire.errors import KafkaError
 from headrace.world.clock import Clock, Timer
 
+_LEFT_AT_ONCE = 5000  # partitions: about two milliseconds
 HIGH_WATERMARK_NEWS_S = 0.02  # how long replicas are left without news of nothing but the high watermark
 
 
@@ -213,25 +214,46 @@ class Wait:
     """A wait for so many bytes over all these partitions, for a change of role, or for the timeout: then `due` is done.
     A request that is no longer needed cancels `due`."""
 
-    __slots__ = ("_partitions", "_timer", "_wanting", "due", "in_vain")
+    __slots__ = ("_audience", "_partitions", "_timer", "_wanting", "due", "in_vain")
 
     def __init__(
-        self, partitions: Sequence[Followed], audience: Audience, missing_bytes: int, wait_s: float, clock: Clock
+        self, partitions: Iterable[Followed], audience: Audience, missing_bytes: int, wait_s: float, clock: Clock
     ) -> None:
         self.due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.in_vain = False  # the timeout passed, and nothing was added
-        self._partitions = partitions
+        self._audience = audience
+        self._partitions: list[Followed] = []
         self._wanting = Wanting(missing_bytes, self.due)
         for partition in partitions:
-            partition.readers.enter(self._wanting, audience, partition)
+            self.enter(partition)
         self._timer = clock.call_later(wait_s, self._expired)
-        self.due.add_done_callback(self._leave)
+        self.due.add_done_callback(self._over)
+
+    def enter(self, partition: Followed) -> None:
+        """Wait for this one too; what comes from now on counts."""
+        if self.due.done():
+            return
+        self._partitions.append(partition)
+        partition.readers.enter(self._wanting, self._audience, partition)
+
+    def found(self, size: int) -> None:
+        """So many bytes were there already."""
+        self._wanting.missing_bytes -= size
+        if self._wanting.missing_bytes <= 0:
+            self._wanting.wake()
 
     def _expired(self) -> None:
         self.in_vain = not self.due.done() and not self._wanting.has_news
         self._wanting.wake()
 
-    def _leave(self, _: object) -> None:
+    def _over(self, _: object) -> None:
         self._timer.cancel()
-        for partition in self._partitions:
+        self._leave()
+
+    def _leave(self) -> None:
+        """Some partitions at a time: there may be thousands."""
+        for partition in self._partitions[-_LEFT_AT_ONCE:]:
             partition.readers.leave(self._wanting)
+        del self._partitions[-_LEFT_AT_ONCE:]
+        if self._partitions:
+            asyncio.get_running_loop().call_soon(self._leave)

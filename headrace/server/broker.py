@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
+from headrace.api.reply_budget import ReplyBudget
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
@@ -329,6 +330,7 @@ class Broker:
         self._lag = LoopLag(clock)
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
         self._seen = RequestsSeen()
+        self.reply_budgets = (ReplyBudget(config.reply_budget_bytes), ReplyBudget(config.reply_budget_bytes))
         rooms = Rooms(
             config=config,
             world=world,
@@ -345,6 +347,7 @@ class Broker:
             ensure_internal_topic=InternalTopics(forwarding, self.image, config).ensure,
             topic_maker=forwarding,
             coordinator_desk=desk,
+            reply_budgets=self.reply_budgets,
         )
         self._table = forwarding.over(build_table(rooms))
         self._dispatcher = Dispatcher(self._table, self._seen, clock)

@@ -13,10 +13,12 @@ import pytest
 from headrace.api.contract import Caller, Peer
 from headrace.api.express_fetch import ExpressFetch
 from headrace.api.fetch import Fetch
+from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.operations import NONE
+from headrace.api.reply_budget import ReplyBudget
 from headrace.api.table import Api
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -56,10 +58,12 @@ class Room:
         topic = TopicImage(TOPIC, uuid.UUID(int=5), (PartitionImage(0, (1,), (1,), 1, 3, 0, ()),), config)
         image = ClusterImage("c", 1, {1: BrokerImage(1, "h", 1, None, 1)}).with_topics([topic])
         self.host.follow(ClusterImage("", -1), image)
-        sessions = FetchSessions(self.clock, SeededEntropy(1), 10)
+        sessions = FetchSessions(self.clock, SeededEntropy(1), 10, 10_000)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
-        full = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), self.disk.off_loop, NEVER, hints)
-        express = ExpressFetch(self.host, Gate(), self.clock, NEVER) if way == "express" else None
+        self.budget = ReplyBudget(NEVER)
+        reading = FetchReading(self.host, self.disk.off_loop, NEVER, hints, self.budget)
+        full = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), reading, reading)
+        express = ExpressFetch(self.host, Gate(), self.clock, NEVER, self.budget) if way == "express" else None
         self._dispatch = Dispatcher(
             {FETCH: Api(ApiKey.FETCH, 4, 18, NONE, full, express=express)}, RequestsSeen(), self.clock
         )

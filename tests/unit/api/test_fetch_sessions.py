@@ -20,9 +20,21 @@ class Clock:
         return self.now
 
 
-def sessions(slots: int = 10) -> tuple[FetchSessions, Clock]:
+class Sessions(FetchSessions):
+    def planned(self, body: Message, version: int) -> FetchPlan[WantedPartition]:
+        """All pieces at once."""
+        steps = self.plan(body, version)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                plan: FetchPlan[WantedPartition] = done.value
+                return plan
+
+
+def sessions(slots: int = 10, partitions: int = 100) -> tuple[Sessions, Clock]:
     clock = Clock()
-    return FetchSessions(clock, SeededEntropy(1), slots), clock  # type: ignore[arg-type]
+    return Sessions(clock, SeededEntropy(1), slots, partitions), clock  # type: ignore[arg-type]
 
 
 def asks(
@@ -57,75 +69,75 @@ def offsets(plan: FetchPlan[WantedPartition]) -> dict[tuple[str, int], int]:
 
 def test_no_session_is_made_when_none_is_asked_for() -> None:
     cache, _ = sessions()
-    plan = cache.plan(asks(0, -1, ("a", 0, 5)), 12)
+    plan = cache.planned(asks(0, -1, ("a", 0, 5)), 12)
     assert (plan.session_id, offsets(plan), len(cache)) == (0, {("a", 0): 5}, 0)
 
 
 def test_a_session_remembers_updates_and_forgets() -> None:
     cache, _ = sessions()
-    opened = cache.plan(asks(0, 0, ("a", 0, 5), ("b", 1, 7)), 12)
+    opened = cache.planned(asks(0, 0, ("a", 0, 5), ("b", 1, 7)), 12)
     assert opened.session_id > 0
     assert not opened.incremental
-    second = cache.plan(asks(opened.session_id, 1, ("a", 0, 9)), 12)
+    second = cache.planned(asks(opened.session_id, 1, ("a", 0, 9)), 12)
     assert second.incremental
     assert offsets(second) == {("a", 0): 9, ("b", 1): 7}
-    third = cache.plan(asks(opened.session_id, 2, ("c", 0, 1), forget=(("b", 1),)), 12)
+    third = cache.planned(asks(opened.session_id, 2, ("c", 0, 1), forget=(("b", 1),)), 12)
     assert offsets(third) == {("a", 0): 9, ("c", 0): 1}
 
 
-def refused(cache: FetchSessions, body: Message, version: int = 12) -> ErrorCode:
+def refused(cache: Sessions, body: Message, version: int = 12) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
-        cache.plan(body, version)
+        cache.planned(body, version)
     return caught.value.code
 
 
 def test_unknown_sessions_and_wrong_epochs_are_told_apart() -> None:
     cache, _ = sessions()
-    session = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
+    session = cache.planned(asks(0, 0, ("a", 0, 5)), 12).session_id
     assert refused(cache, asks(session + 1, 1)) is ErrorCode.fetch_session_id_not_found
     assert refused(cache, asks(0, -2, ("a", 0, 5))) is ErrorCode.fetch_session_id_not_found
     assert refused(cache, asks(session, 2)) is ErrorCode.invalid_fetch_session_epoch
     assert refused(cache, asks(session, 2), version=13) is ErrorCode.invalid_fetch_session_epoch
     assert refused(cache, asks(session, 1), version=13) is ErrorCode.fetch_session_topic_id_error
-    assert offsets(cache.plan(asks(session, 1), 12)) == {("a", 0): 5}
+    assert offsets(cache.planned(asks(session, 1), 12)) == {("a", 0): 5}
 
 
 def test_closing_a_session_frees_its_place() -> None:
     cache, _ = sessions()
-    session = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
-    cache.plan(asks(session, -1, ("a", 0, 5)), 12)
+    session = cache.planned(asks(0, 0, ("a", 0, 5)), 12).session_id
+    cache.planned(asks(session, -1, ("a", 0, 5)), 12)
     assert len(cache) == 0
     assert refused(cache, asks(session, 1)) is ErrorCode.fetch_session_id_not_found
 
 
 def test_a_session_without_partitions_ends_and_its_client_hears_of_it() -> None:
     cache, _ = sessions()
-    session = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
-    over = cache.plan(asks(session, 1, forget=(("a", 0),)), 12)
+    session = cache.planned(asks(0, 0, ("a", 0, 5)), 12).session_id
+    over = cache.planned(asks(session, 1, forget=(("a", 0),)), 12)
     assert (over.session_id, over.incremental, list(over.wanted), len(cache)) == (0, False, [], 0)
 
 
 def test_a_full_store_serves_without_a_session_until_one_has_been_idle_for_long() -> None:
     cache, clock = sessions(slots=1)
-    first = cache.plan(asks(0, 0, ("a", 0, 5)), 12).session_id
-    assert cache.plan(asks(0, 0, ("b", 0, 5)), 12).session_id == 0
+    first = cache.planned(asks(0, 0, ("a", 0, 5)), 12).session_id
+    assert cache.planned(asks(0, 0, ("b", 0, 5)), 12).session_id == 0
     clock.now = 121.0
-    assert cache.plan(asks(0, 0, ("b", 0, 5)), 12).session_id > 0
+    assert cache.planned(asks(0, 0, ("b", 0, 5)), 12).session_id > 0
     assert refused(cache, asks(first, 1)) is ErrorCode.fetch_session_id_not_found
 
 
 def test_a_partition_that_gave_records_goes_to_the_end_of_the_line() -> None:
     cache, _ = sessions()
-    plan = cache.plan(asks(0, 0, ("a", 0, 5), ("b", 0, 5)), 12)
+    plan = cache.planned(asks(0, 0, ("a", 0, 5), ("b", 0, 5)), 12)
     assert plan.session is not None
     plan.session.served(plan.wanted[0])
-    assert [wanted.topic for wanted in cache.plan(asks(plan.session_id, 1), 12).wanted] == ["b", "a"]
+    assert [wanted.topic for wanted in cache.planned(asks(plan.session_id, 1), 12).wanted] == ["b", "a"]
 
 
 def test_topics_are_told_apart_by_id_from_version_13_on() -> None:
     cache, _ = sessions()
     body = asks(0, 0, ("", 0, 5), ("", 0, 6))
     body.topics[0].topic_id, body.topics[1].topic_id = uuid.UUID(int=1), uuid.UUID(int=2)
-    session = cache.plan(body, 13).session
+    session = cache.planned(body, 13).session
     assert session is not None
     assert len(session.wanted) == 2

@@ -10,9 +10,11 @@ from typing import Any, cast
 
 from headrace.api.contract import Caller, Peer, Request
 from headrace.api.fetch import Fetch
+from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.reply_budget import ReplyBudget
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.replicas.host import ReplicaHost
@@ -48,9 +50,11 @@ class Room:
         self.host.join_cluster(SimNetwork(1).host("one"), NoWrites(), lambda: True)
         self.host.registered(1)
         self.see(0)
-        sessions = FetchSessions(self.clock, SeededEntropy(1), 10)
+        sessions = FetchSessions(self.clock, SeededEntropy(1), 10, 10_000)
         hints = LeaderHints(lambda: self.image, lambda _, broker: (broker.host, broker.port))
-        self.fetch = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), disk.off_loop, 50 << 20, hints)
+        self.budget = ReplyBudget(1 << 20)
+        reading = FetchReading(self.host, disk.off_loop, 50 << 20, hints, self.budget)
+        self.fetch = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), reading, reading)
         self.has = [0] * COUNT
         self.heard = [-1] * COUNT
         self.session = (0, 0)

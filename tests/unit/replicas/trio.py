@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from headrace.api.api_versions import ApiVersions
 from headrace.api.contract import Caller, Handler, Peer, Request
 from headrace.api.fetch import Fetch
+from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.operations import NONE
+from headrace.api.reply_budget import ReplyBudget
 from headrace.api.table import Api
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -71,16 +73,9 @@ class Node:
         self.host.join_cluster(net, self._trio, lambda: self.in_touch)
         self.host.registered(self.epoch)
         self.hints = LeaderHints(lambda: self._image, lambda _, broker: (broker.host, broker.port))
-        self.fetch = Fetch(
-            self.host,
-            Gate(),
-            FetchSessions(clock, SeededEntropy(1), 100),
-            clock,
-            SeededEntropy(2),
-            self.disk.off_loop,
-            50 << 20,
-            self.hints,
-        )
+        reading = FetchReading(self.host, self.disk.off_loop, 50 << 20, self.hints, ReplyBudget(100 << 20))
+        sessions = FetchSessions(clock, SeededEntropy(1), 100, 10_000)
+        self.fetch = Fetch(self.host, Gate(), sessions, clock, SeededEntropy(2), reading, reading)
         self.listener = Listener(net, clock, max_frame_bytes=100 << 20, max_connections=100, max_idle_s=1e9)
         await self.listener.bind(f"broker-{self.id}", 0)
         await self.listener.open(Dispatcher(self._table(), RequestsSeen(), clock))
