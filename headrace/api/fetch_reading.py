@@ -217,12 +217,10 @@ class FetchReading:
         """With what there is room for, or when it is this connection's turn."""
         room = max(SMALL_BYTES, self._budget.free_bytes)
         attempt = await self.pieces.finish(again(attempt, room))
-        grant = self._budget.take(attempt.size, attempt.caller)
-        while grant is None:
+        grant = self._budget.take(attempt.size, attempt.caller, least=True)
+        if grant is None:
             grant = await self._budget.wait(attempt.size, attempt.caller)
             attempt = await self.pieces.finish(again(attempt, grant.size))  # the world has moved on
-            if attempt.size > grant.size:  # and the first batch is a larger one
-                grant = None
         return await settled(await self.pieces.finish(self._answer(attempt, grant)))
 
     async def _load(self, attempt: Attempt[W], grant: Grant | None) -> Message:

@@ -5,9 +5,11 @@ when the last view of them is gone, that is, when the socket has taken the reply
 nothing has to be passed through the connection, whatever happens to a reply on its way.
 
 What a holder (a connection) may have:
-- any size, while the budget has room for it and nobody waits;
-- a small reply (SMALL_BYTES) always, if it holds nothing: who reads what he was sent is served, however many do not;
-- otherwise it waits. One holder after the other has its turn, with its oldest request first.
+- any size, while four fifths of the budget have room for it and nobody waits;
+- if it holds nothing, the least that can be sent, which is one batch: from the last fifth, and a small reply
+  (SMALL_BYTES) always. So those who read what they were sent are served, however many do not;
+- otherwise it waits. Those who hold nothing go first; among equals, one holder after the other has its turn, with its
+  oldest request first.
 
 Called by fetch_reading.py and express_fetch.py; the listener asks whether it is crowded. One budget belongs to one
 event loop, but a grant may be given back by any thread, wherever Python frees it. Invariant: the bytes granted are at
@@ -60,10 +62,12 @@ class _Waiting:
 class ReplyBudget:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
+        self._shared_bytes = limit_bytes - limit_bytes // 5  # the rest is for those who hold nothing
         self._bytes = 0
         self._held: dict[Hashable, int] = {}
         self._returned: deque[tuple[Hashable, int]] = deque()
         self._waiting: dict[Hashable, deque[_Waiting]] = {}  # in the order of their turns
+        self._idle: dict[Hashable, None] = {}  # those of them who hold nothing
         self._loop: asyncio.AbstractEventLoop | None = None  # of those who wait
         self._settles_soon = False
         self._refused = False
@@ -93,27 +97,29 @@ class ReplyBudget:
     def free_bytes(self) -> int:
         """What may be taken at once; nothing while others wait."""
         self._settle()
-        return 0 if self._waiting else max(0, self._limit_bytes - self._bytes)
+        return 0 if self._waiting else max(0, self._shared_bytes - self._bytes)
 
     # --- taking -----------------------------------------------------------------------------------------------------
 
-    def take(self, size: int, holder: Hashable) -> Grant | None:
-        """A grant at once, or None: ask for less, or wait."""
+    def take(self, size: int, holder: Hashable, *, least: bool = False) -> Grant | None:
+        """A grant at once, or None: ask for less, or wait if this is the `least` that can be sent."""
         if self._returned:
             self._settle()
-        if (not self._waiting and self._has_room(size)) or self._is_owed(size, holder):
+        if (not self._waiting and self._has_room(size)) or self._is_owed(size, holder, least):
             return self._grant(size, holder)
         self._refused = True
         return None
 
     async def wait(self, size: int, holder: Hashable) -> Grant:
-        """A grant when it is this holder's turn."""
-        at_once = self.take(size, holder)
+        """A grant for the least that can be sent, when it is this holder's turn."""
+        at_once = self.take(size, holder, least=True)
         if at_once is not None:
             return at_once
         self._loop = asyncio.get_running_loop()
         waiting = _Waiting(size)
         self._waiting.setdefault(holder, deque()).append(waiting)
+        if holder not in self._held:
+            self._idle[holder] = None
         try:
             return await waiting.granted
         except asyncio.CancelledError:
@@ -122,10 +128,12 @@ class ReplyBudget:
             raise
 
     def _has_room(self, size: int) -> bool:
-        return not self._bytes or self._bytes + size <= self._limit_bytes
+        return not self._bytes or self._bytes + size <= self._shared_bytes
 
-    def _is_owed(self, size: int, holder: Hashable) -> bool:
-        return size <= SMALL_BYTES and holder not in self._held
+    def _is_owed(self, size: int, holder: Hashable, least: bool) -> bool:
+        if holder in self._held:
+            return False
+        return size <= SMALL_BYTES or (least and self._bytes + size <= self._limit_bytes)
 
     def _grant(self, size: int, holder: Hashable) -> Grant:
         self._bytes += size
@@ -151,9 +159,15 @@ class ReplyBudget:
             if left:
                 self._held[holder] = left
                 continue
-            waiting = self._waiting.get(holder)
-            if waiting and self._is_owed(waiting[0].size, holder):
-                self._serve(holder)
+            if holder in self._waiting:
+                self._idle[holder] = None
+                if self._waiting[holder][0].size <= SMALL_BYTES:
+                    self._serve(holder)
+        while self._idle:
+            holder = next(iter(self._idle))
+            if not self._is_owed(self._waiting[holder][0].size, holder, least=True):
+                break
+            self._serve(holder)
         while self._waiting:
             holder = next(iter(self._waiting))
             if not self._has_room(self._waiting[holder][0].size):
@@ -164,12 +178,15 @@ class ReplyBudget:
 
     def _serve(self, holder: Hashable) -> None:
         """The first of this holder; its next turn comes after everybody else's."""
+        self._idle.pop(holder, None)
         waiting = self._waiting.pop(holder)
         first = waiting.popleft()
         if waiting:
             self._waiting[holder] = waiting
         if not first.granted.done():
             first.granted.set_result(self._grant(first.size, holder))
+        elif waiting and holder not in self._held:
+            self._idle[holder] = None
 
     def _leave(self, holder: Hashable, waiting: _Waiting) -> None:
         """Its connection is gone."""
@@ -178,4 +195,5 @@ class ReplyBudget:
             of_holder.remove(waiting)
             if not of_holder:
                 del self._waiting[holder]
+                self._idle.pop(holder, None)
         self._settle()

@@ -53,7 +53,7 @@ def test_bytes_keep_their_grant_until_the_last_slice_of_them_is_gone(twin: Modul
 
 def test_a_grant_that_another_thread_frees_comes_back() -> None:
     async def story(budget: ReplyBudget) -> None:
-        grants = [budget.take(LIMIT, "hog")]
+        grants = [budget.take(LIMIT, "other")]
         waiting = asyncio.ensure_future(budget.wait(MIB, "other"))
         await asyncio.sleep(0)
         thread = threading.Thread(target=grants.clear)
@@ -123,7 +123,7 @@ def test_those_who_wait_have_their_turn_one_after_the_other() -> None:
 
 def test_one_who_waits_for_little_goes_on_as_soon_as_he_holds_nothing() -> None:
     async def story(budget: ReplyBudget) -> None:
-        hog, mine = budget.take(LIMIT - MIB, "hog"), budget.take(MIB, "me")
+        mine, hog = budget.take(MIB, "me"), budget.take(LIMIT - MIB, "hog", least=True)
         first = asyncio.ensure_future(budget.wait(5 * MIB, "hog"))
         waiting = asyncio.ensure_future(budget.wait(SMALL_BYTES, "me"))
         await asyncio.sleep(0)
@@ -135,9 +135,25 @@ def test_one_who_waits_for_little_goes_on_as_soon_as_he_holds_nothing() -> None:
     run(story)
 
 
+def test_who_holds_nothing_goes_before_those_who_hold_something() -> None:
+    async def story(budget: ReplyBudget) -> None:
+        hog, other = budget.take(8 * MIB, "hog"), budget.take(2 * MIB, "other", least=True)
+        first = asyncio.ensure_future(budget.wait(MIB, "hog"))
+        await asyncio.sleep(0)
+        reader = asyncio.ensure_future(budget.wait(MIB, "reader"))
+        await asyncio.sleep(0)
+        del other
+        assert (await reader).size == MIB
+        assert not first.done()
+        first.cancel()
+        del hog
+
+    run(story)
+
+
 def test_one_who_leaves_stands_in_nobodys_way() -> None:
     async def story(budget: ReplyBudget) -> None:
-        half = budget.take(LIMIT // 2, "hog")
+        half = [budget.take(MIB, "modest"), budget.take(LIMIT // 2, "hog")]
         large = asyncio.ensure_future(budget.wait(LIMIT, "large"))
         await asyncio.sleep(0)
         modest = asyncio.ensure_future(budget.wait(MIB, "modest"))
@@ -168,14 +184,26 @@ def test_a_grant_for_one_who_has_just_left_is_not_lost() -> None:
 
 def test_it_is_crowded_from_the_first_refusal_until_it_is_half_empty() -> None:
     budget = ReplyBudget(LIMIT)
-    parts = [budget.take(LIMIT // 4, number) for number in range(4)]
+    parts = [budget.take(LIMIT // 5, number) for number in range(4)]
     assert not budget.crowded()
     assert budget.take(MIB, "late") is None
     parts.pop()
     assert budget.crowded()
     parts.pop()
     assert not budget.crowded()
-    assert (budget.held_by(0), budget.held_by(3)) == (LIMIT // 4, 0)
+    assert (budget.held_by(0), budget.held_by(3)) == (LIMIT // 5, 0)
+
+
+def test_a_fifth_is_for_one_batch_of_those_who_hold_nothing() -> None:
+    budget = ReplyBudget(LIMIT)
+    hog = budget.take(8 * MIB, "hog")
+    assert budget.take(MIB, "reader") is None, "as many as it would like"
+    assert budget.take(MIB, "hog", least=True) is None
+    batch = budget.take(MIB, "reader", least=True)
+    assert batch is not None
+    assert budget.take(MIB + 1, "other", least=True) is None
+    assert budget.held_bytes == 9 * MIB
+    del hog
 
 
 # --- whatever happens ------------------------------------------------------------------------------------------------
@@ -208,9 +236,9 @@ class BudgetMachine(RuleBasedStateMachine):
     async def _wait(self, size: int, holder: str) -> None:
         self.grants.append(await self.budget.wait(size, holder))
 
-    @rule(size=sizes, holder=st.sampled_from(HOLDERS))
-    def take(self, size: int, holder: str) -> None:
-        grant = self.budget.take(size, holder)
+    @rule(size=sizes, holder=st.sampled_from(HOLDERS), least=st.booleans())
+    def take(self, size: int, holder: str, least: bool) -> None:
+        grant = self.budget.take(size, holder, least=least)
         if grant is not None:
             self.grants.append(grant)
         else:
