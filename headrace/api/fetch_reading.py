@@ -53,7 +53,7 @@ class PartitionRead(Generic[W]):
         partition: Partition | None,
         slice_: Slice | None = None,
         *,
-        error: KafkaError | None = None,
+        error: ErrorCode | None = None,
         diverging: tuple[int, int] | None = None,
         preferred: int = -1,
     ) -> None:
@@ -110,7 +110,7 @@ class Attempt(Generic[W]):
         self.reads.append(read)
         if read.slice is None:
             self.urgent = True
-            self.unknown += read.error is not None and read.error.code in _UNKNOWN
+            self.unknown += read.error in _UNKNOWN
         else:
             self.size += read.slice.size
             self.urgent = self.urgent or read.slice.more  # whole batches seldom fill the room exactly
@@ -183,7 +183,8 @@ class FetchReading:
                 if wait is not None:
                     wait.enter(partition)
             except KafkaError as error:
-                attempt.add(PartitionRead(wanted, None, error=error))
+                # Its code alone: a kept exception keeps its frames, and they keep the attempt that keeps it.
+                attempt.add(PartitionRead(wanted, None, error=error.code))
         return attempt
 
     def _find(self, wanted: W, reader: PartitionReader[W]) -> Partition:
@@ -247,7 +248,7 @@ class FetchReading:
                 topics.append(Message(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]))
                 last_name = name
             topics[-1].partitions.append(answer)
-            if read.error is not None and read.error.code in _LEADER_IS_NEWS:
+            if read.error in _LEADER_IS_NEWS:
                 self._hints.point(attempt.caller.peer, wanted.topic_id or wanted.topic, wanted.index, answer, response)
             if plan.session is not None and read.records:
                 plan.session.served(wanted)
@@ -272,7 +273,7 @@ def _load_all(slices: Sequence[Slice]) -> list[Buffer]:
 
 
 def _refused(read: PartitionRead[W]) -> Message:
-    code = read.error.code if read.error is not None else ErrorCode.unknown_server_error
+    code = read.error if read.error is not None else ErrorCode.unknown_server_error
     read.wanted.sent_end = -1
     return Message(partition_index=read.wanted.index, error_code=code, high_watermark=-1, records=b"")
 

@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from headrace.api.fetch_sessions import FetchPlan, FetchSessions, WantedPartition
+from headrace.api.fetch_sessions import MOST_UNKNOWN, FetchPlan, FetchSessions, WantedPartition
+from headrace.api.pieces import PIECE
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.entropy import SeededEntropy
@@ -141,3 +142,66 @@ def test_topics_are_told_apart_by_id_from_version_13_on() -> None:
     session = cache.planned(body, 13).session
     assert session is not None
     assert len(session.wanted) == 2
+
+
+def names(count: int, topic: str = "a") -> tuple[tuple[str, int, int], ...]:
+    return tuple((topic, index, 0) for index in range(count))
+
+
+def test_of_a_partition_that_is_named_twice_the_last_one_counts() -> None:
+    cache, _ = sessions()
+    plan = cache.planned(asks(0, 0, ("a", 0, 5), ("b", 0, 6), ("a", 0, 7)), 12)
+    assert [(wanted.topic, wanted.offset) for wanted in plan.wanted] == [("a", 7), ("b", 6)]
+    assert cache.partitions == 2
+
+
+def test_partitions_are_bounded_over_all_sessions() -> None:
+    cache, clock = sessions(partitions=10)
+    first = cache.planned(asks(0, 0, *names(6)), 12).session_id
+    assert first > 0
+    clock.now = 60.0
+    second = cache.planned(asks(0, 0, *names(5)), 12)
+    assert (second.session_id, len(second.wanted)) == (0, 5), "it is answered, and names them again next time"
+    assert cache.planned(asks(0, 0, *names(4)), 12).session_id > 0
+    clock.now = 121.0
+    assert cache.planned(asks(0, 0, *names(6)), 12).session_id > 0, "the first one has been idle for long"
+    assert refused(cache, asks(first, 1)) is ErrorCode.fetch_session_id_not_found
+    assert cache.partitions == 10
+
+
+def test_a_request_that_could_never_have_a_session_drops_nobody_elses() -> None:
+    cache, clock = sessions(partitions=10)
+    cache.planned(asks(0, 0, *names(10)), 12)
+    clock.now = 500.0
+    assert cache.planned(asks(0, 0, *names(11)), 12).session_id == 0
+    assert len(cache) == 1
+
+
+def test_a_session_that_grows_beyond_the_room_ends_and_its_client_starts_over() -> None:
+    cache, _ = sessions(partitions=10)
+    session = cache.planned(asks(0, 0, *names(9)), 12).session_id
+    assert cache.planned(asks(session, 1, ("b", 0, 0)), 12).session_id == session
+    assert refused(cache, asks(session, 2, *names(3, "c"))) is ErrorCode.fetch_session_id_not_found
+    assert (len(cache), cache.partitions) == (0, 0)
+    assert refused(cache, asks(session, 3)) is ErrorCode.fetch_session_id_not_found
+    full = cache.planned(asks(0, 0, *names(13)), 12)
+    assert (full.session_id, len(full.wanted)) == (0, 13)
+
+
+def test_a_session_with_too_many_unknown_partitions_ends() -> None:
+    cache, _ = sessions()
+    plan = cache.planned(asks(0, 0, *names(3)), 12)
+    cache.found_unknown(plan, MOST_UNKNOWN)
+    assert plan.session_id > 0
+    cache.found_unknown(plan, MOST_UNKNOWN + 1)
+    assert (plan.session_id, len(cache)) == (0, 0)
+
+
+def test_planning_goes_in_pieces() -> None:
+    cache, _ = sessions(partitions=10 * PIECE)
+    steps = cache.plan(asks(0, 0, *names(3 * PIECE)), 12)
+    assert sum(1 for _ in steps) == 3
+    session = next(iter(cache._sessions.values()))
+    steps = cache.plan(asks(session.id, 1, forget=tuple(("a", index) for index in range(2 * PIECE))), 12)
+    assert sum(1 for _ in steps) == 2
+    assert cache.partitions == PIECE
