@@ -60,7 +60,7 @@ class ExpressFetch:
             return None
         wait_ms, min_bytes, max_bytes, stable, topics = asked
         gate, left, size, more = self._gate, min(max_bytes, self._max_bytes), 0, False
-        found = _Answer(wait_ms, stable)
+        found = _Answer(wait_ms, stable, topics)
         try:
             for topic, partitions in topics:
                 for index, leader_epoch, offset, last_epoch, room in partitions:
@@ -81,7 +81,7 @@ class ExpressFetch:
             return None
         if not found.read or (len(found.read) > 1 and found.names_twice):
             return None
-        found.asked, found.size = topics, size
+        found.size = size
         found.missing_bytes = 0 if more else min(min_bytes, max_bytes) - size
         return found
 
@@ -120,9 +120,9 @@ class _Answer(Struct):
 
     wait_ms: int
     stable: bool
+    asked: TopicsAsked
     size: int = 0
     missing_bytes: int = 0  # until min_bytes are reached
-    asked: TopicsAsked = []
     read: list[tuple[Partition, Slice]] = []  # of each partition that was asked for
     topics: list[tuple[Topic, list[PartitionFound]]] = []  # once they are loaded
 
@@ -131,10 +131,10 @@ class _Answer(Struct):
         return len({partition for partition, _ in self.read}) < len(self.read)
 
     def whole(self, version: int, correlation_id: int) -> list[Buffer]:
-        read = iter(self.read)
-        for _, answers in self.topics:
-            for *_, records in answers:
-                next(read)[0].bytes_out += len(records)
+        if self.size:
+            answers = (answer for _, answers in self.topics for answer in answers)
+            for (partition, _), answer in zip(self.read, answers, strict=True):
+                partition.bytes_out += len(answer[-1])
         return write_fetch(version, correlation_id, self.stable, self.topics)
 
 

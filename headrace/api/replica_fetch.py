@@ -129,7 +129,7 @@ class ReplicaSession:
     def rest(self) -> asyncio.Future[None]:
         """Done when there is news since the last look began. Called right after it, before anything else can run."""
         self._woken = asyncio.get_running_loop().create_future()
-        if self._missed_news:
+        if self._missed_news or self.ended:
             self._woken.set_result(None)
         return self._woken
 

@@ -8,12 +8,16 @@ from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from headrace.api import fetch_reading, replica_fetch
 from headrace.api.contract import Caller, Peer, Request
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.pieces import settled
 from headrace.api.reply_budget import ReplyBudget
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -87,7 +91,7 @@ class Room:
 
     async def ask(self, indexes: list[int], **changed: Any) -> Message:
         reply = self.fetch(Request(1, 17, "test", self.fields(indexes, **changed), Caller(Peer("", 0, "", 0))))
-        answer = reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
+        answer = await settled(reply)
         if not vars(answer).get("error_code", 0):
             self.session = (answer.session_id, self.session[1] + 1)
         return answer
@@ -140,6 +144,73 @@ def test_nothing_is_missed_between_the_look_and_the_wait() -> None:
         answer = await cast("Awaitable[Message]", reply)
         assert answer.responses[0].partitions[0].partition_index == 6
         assert room.clock.monotonic() - started < 0.1
+
+    run(story())
+
+
+@pytest.mark.parametrize("after_turns", range(2 * COUNT))
+@pytest.mark.parametrize("index", [0, COUNT - 1])
+def test_nothing_is_missed_between_two_pieces_of_a_look(
+    monkeypatch: pytest.MonkeyPatch, index: int, after_turns: int
+) -> None:
+    for module in (replica_fetch, fetch_reading):
+        monkeypatch.setattr(module, "PIECE", 2)
+
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        assert await room.round(list(range(COUNT))) == []
+        for one in range(COUNT):
+            room.partition(one).append(batch())
+        for _ in range(2):
+            room.has = [room.partition(0).log.end_offset] * COUNT
+            await room.ask(list(range(COUNT)), max_wait_ms=1)
+        waiting = asyncio.ensure_future(room.ask(list(range(COUNT))))
+        for _ in range(after_turns):
+            await asyncio.sleep(0)
+        room.partition(index).append(batch())
+        started = room.clock.monotonic()
+        found: list[int] = []
+        answer = await waiting
+        while not found:
+            parts = [part for topic in answer.responses for part in topic.partitions]
+            found = [part.partition_index for part in parts if part.records]
+            answer = answer if found else await room.ask([])
+        assert found == [index]
+        assert room.clock.monotonic() - started < 0.1
+
+    run(story())
+
+
+def test_a_new_session_ends_one_that_is_still_being_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_fetch, "PIECE", 2)
+
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        first = asyncio.ensure_future(room.ask(list(range(COUNT)), session_id=0, session_epoch=0))
+        await asyncio.sleep(0)
+        second = await room.ask([0], session_id=0, session_epoch=0)
+        assert (await first).session_id != second.session_id
+        watched = [len(room.partition(index).readers._watchers) for index in range(COUNT)]
+        assert watched == [1] + [0] * (COUNT - 1)
+
+    run(story())
+
+
+def test_a_crowded_budget_shortens_answers_and_loses_nothing() -> None:
+    async def story() -> None:
+        room = Room()
+        await room.open()
+        await room.round(list(range(COUNT)))
+        for index in range(COUNT):
+            room.partition(index).append(batch(value=b"v" * 30_000))
+        hog = room.budget.take(1 << 20, "hog")
+        mentioned = list[int]()
+        while room.has != [1] * COUNT:
+            mentioned = await room.round(mentioned)
+            assert len(mentioned) == 2
+        del hog
 
     run(story())
 
