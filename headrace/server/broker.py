@@ -111,6 +111,7 @@ class Broker:
         self._epoch = -1  # of a broker that stands alone
         self._standing: Standing | None = None  # in a cluster
         self._all_peers: list[Peers] = []
+        self.reply_budgets = (ReplyBudget(config.reply_budget_bytes), ReplyBudget(config.reply_budget_bytes))
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -119,7 +120,15 @@ class Broker:
         world, config = self._world, self._config
         self._neighbours = Neighbours(world.net, world.clock, self.image, config.broker_id)
         places, vigil = self._descriptors.connections, self._vigil()
-        self._listener = listener_of(world.net, world.clock, config, places, brokers=self._neighbours, vigil=vigil)
+        self._listener = listener_of(
+            world.net,
+            world.clock,
+            config,
+            places,
+            brokers=self._neighbours,
+            crowded=lambda: any(budget.crowded() for budget in self.reply_budgets),
+            vigil=vigil,
+        )
         await self._listener.bind(*self._listen)
         self._folder = DataFolder(world.disk, self._data)
         await world.disk.off_loop(self._folder.open)
@@ -330,7 +339,6 @@ class Broker:
         self._lag = LoopLag(clock)
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
         self._seen = RequestsSeen()
-        self.reply_budgets = (ReplyBudget(config.reply_budget_bytes), ReplyBudget(config.reply_budget_bytes))
         rooms = Rooms(
             config=config,
             world=world,

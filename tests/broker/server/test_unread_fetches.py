@@ -20,7 +20,7 @@ from headrace.server.broker import Broker
 from headrace.wire.batches import walk
 from headrace.wire.messages import Message, decode_response, encode_request, header_version
 from headrace.wire.records import Record, encode_batch
-from headrace.world.clock import SystemClock
+from headrace.world.clock import AdvanceableClock
 from headrace.world.disk import RealDisk
 from headrace.world.entropy import SystemEntropy
 from headrace.world.net import RealNet
@@ -88,7 +88,8 @@ class Room:
     def __init__(self, data: Path) -> None:
         self.disk, self.computing = RealDisk(), computing_thread()
         config = broker_config({"headrace.reply.budget.bytes": str(BUDGET)})
-        world = World(SystemClock(), self.disk, RealNet(), SystemEntropy(), self.computing)
+        self.clock = AdvanceableClock()
+        world = World(self.clock, self.disk, RealNet(), SystemEntropy(), self.computing)
         self.broker = Broker(world, config, data, ("127.0.0.1", 0))
         self.most_held = 0
 
@@ -177,6 +178,32 @@ def test_what_a_client_held_comes_back_when_it_goes_away(tmp_path: Path) -> None
             hog.writer.transport.abort()
         await room.until(lambda: room.budget.held_bytes == 0 and room.budget.waiting == 0)
         assert not room.budget.crowded()
+        await room.close()
+
+    run(story())
+
+
+def test_who_does_not_read_is_closed_while_others_wait_for_the_room(tmp_path: Path) -> None:
+    async def story() -> None:
+        room = Room(tmp_path / "data")
+        await room.open()
+        client = await Client.connect(room.port)
+        await room.topic("target", client)
+        for _ in range(8):
+            await client.produce("target", bytes(900_000))
+        hogs = [await Client.connect(room.port) for _ in range(HOGS)]
+        for hog in hogs:
+            for _ in range(PIPELINED):
+                hog.ask("target", 1, REPLY, session=True)
+        await room.until(lambda: room.budget.waiting > 0)
+
+        def time_passes() -> bool:
+            room.clock.advance(1)
+            return room.budget.held_bytes == 0 and room.budget.waiting == 0
+
+        await room.until(time_passes)
+        client.ask("target", 1, REPLY, session=True)
+        assert await client.fetched() == [1, 2, 3], "as much as it asks for"
         await room.close()
 
     run(story())
