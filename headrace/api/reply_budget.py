@@ -31,7 +31,7 @@ else:
     except ImportError:
         from headrace.api._granted_py import granted
 
-__all__ = ["FREE_BYTES", "SMALL_BYTES", "Grant", "ReplyBudget", "granted"]
+__all__ = ["FREE_BYTES", "SMALL_BYTES", "Grant", "ReplyBudget", "ReplyBudgets", "granted"]
 
 FREE_BYTES = 4096  # a reply of so little needs no grant: a connection may have 512 of them, which is 2 MiB
 SMALL_BYTES = 64 << 10
@@ -197,3 +197,14 @@ class ReplyBudget:
                 del self._waiting[holder]
                 self._idle.pop(holder, None)
         self._settle()
+
+
+class ReplyBudgets:
+    """Those of one broker: replicas have their own, so that no consumer holds up replication."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.consumers = ReplyBudget(limit_bytes)
+        self.replicas = ReplyBudget(limit_bytes)
+
+    def crowded(self) -> bool:
+        return self.consumers.crowded() or self.replicas.crowded()

@@ -62,7 +62,7 @@ from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.operations import NONE, Need, Needs, Operation, Resource
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
-from headrace.api.reply_budget import ReplyBudget
+from headrace.api.reply_budget import ReplyBudgets
 from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
@@ -144,7 +144,7 @@ class Rooms(Struct, frozen=True):
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     topic_maker: TopicMaker
     coordinator_desk: TransactionCoordinators
-    reply_budgets: tuple[ReplyBudget, ReplyBudget]  # of consumers, and of replicas
+    reply_budgets: ReplyBudgets
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -250,17 +250,16 @@ def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
     sessions = FetchSessions(
         world.clock, world.entropy, config.fetch_session_slots, config.fetch_session_max_partitions
     )
-    consumers, replicas = rooms.reply_budgets
     max_bytes, off_loop = config.fetch_max_bytes, world.disk.off_loop
-    reading = FetchReading(rooms.host, off_loop, max_bytes, hints, consumers)
-    replicas_reading = FetchReading(rooms.host, off_loop, max_bytes, hints, replicas)
+    reading = FetchReading(rooms.host, off_loop, max_bytes, hints, rooms.reply_budgets.consumers)
+    replicas_reading = FetchReading(rooms.host, off_loop, max_bytes, hints, rooms.reply_budgets.replicas)
     return Api(
         ApiKey.FETCH,
         4,
         18,
         _READ_TOPIC + _CLUSTER_ACTION,
         Fetch(rooms.host, rooms.gate, sessions, world.clock, world.entropy, reading, replicas_reading),
-        express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes, consumers),
+        express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes, rooms.reply_budgets.consumers),
         asks_by_name=True,
     )
 

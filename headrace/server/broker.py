@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
-from headrace.api.reply_budget import ReplyBudget
+from headrace.api.reply_budget import ReplyBudgets
 from headrace.api.table import Rooms, build_table
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
@@ -111,7 +111,7 @@ class Broker:
         self._epoch = -1  # of a broker that stands alone
         self._standing: Standing | None = None  # in a cluster
         self._all_peers: list[Peers] = []
-        self.reply_budgets = (ReplyBudget(config.reply_budget_bytes), ReplyBudget(config.reply_budget_bytes))
+        self.reply_budgets = ReplyBudgets(config.reply_budget_bytes)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -120,14 +120,9 @@ class Broker:
         world, config = self._world, self._config
         self._neighbours = Neighbours(world.net, world.clock, self.image, config.broker_id)
         places, vigil = self._descriptors.connections, self._vigil()
+        crowded = self.reply_budgets.crowded
         self._listener = listener_of(
-            world.net,
-            world.clock,
-            config,
-            places,
-            brokers=self._neighbours,
-            crowded=lambda: any(budget.crowded() for budget in self.reply_budgets),
-            vigil=vigil,
+            world.net, world.clock, config, places, brokers=self._neighbours, crowded=crowded, vigil=vigil
         )
         await self._listener.bind(*self._listen)
         self._folder = DataFolder(world.disk, self._data)

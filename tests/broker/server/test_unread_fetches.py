@@ -96,7 +96,7 @@ class Room:
     async def open(self) -> None:
         await self.broker.start()
         self.port = self.broker.address[1]
-        self.budget = self.broker.reply_budgets[0]
+        self.budget = self.broker.reply_budgets.consumers
 
     async def close(self) -> None:
         await self.broker.stop()
