@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 
 from headrace.log.durability import Syncing
 from headrace.log.partition_log import PartitionLog
-from headrace.log.segment import Segment
 from headrace.world.clock import Clock
 from headrace.world.disk import Disk, File, is_lack, what_lacks
 
@@ -125,7 +124,7 @@ def _sync_together(
     disk: Disk, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog], problems: Problems
 ) -> None:
     begun: list[tuple[PartitionLog, Syncing]] = []
-    places: list[tuple[PartitionLog, Syncing, Segment]] = []
+    places: list[tuple[PartitionLog, Syncing]] = []
     files: list[File] = []
     with ExitStack() as held:
         for log in logs:
@@ -135,13 +134,13 @@ def _sync_together(
                 for segment in due.segments:
                     try:
                         files.append(held.enter_context(segment.file))
-                        places.append((log, due, segment))
+                        places.append((log, due))
                     except (OSError, MemoryError) as error:
-                        log.sync_failed(due, segment, error)
-        for (log, due, segment), problem in zip(places, _synced(disk, files), strict=True):
+                        log.open_failed(due, segment, error)
+        for (log, due), problem in zip(places, _synced(disk, files), strict=True):
             if problem is not None:
                 with _noted(problems, log):
-                    log.sync_failed(due, segment, problem)
+                    log.sync_failed(due, problem)
         for log, due in begun:
             if log not in problems:
                 with _noted(problems, log):

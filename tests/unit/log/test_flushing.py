@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import uuid
 from collections.abc import Awaitable, Callable
@@ -15,7 +17,8 @@ from headrace.log.flushing import CHECKPOINT_S, CHECKPOINTS_AT_ONCE, MOST_SCAN_B
 from headrace.log.logs import Logs
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
-from sim.disk import SimDisk
+from headrace.wire.errors import KafkaError
+from sim.disk import SimDisk, SimFile
 from sim.loop import SimClock, run
 from tests.unit.log.batches import batch, offsets
 
@@ -69,6 +72,40 @@ def test_one_disk_error_takes_one_log_offline_and_the_others_are_flushed(caplog:
         assert len(broken) == 1
         assert all(log.synced_offset == 2 for log in written if log not in broken)
         assert f"cannot flush {broken[0].directory}" in caplog.text
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_a_full_disk_does_not_take_a_log_offline_that_has_no_file_yet(fsync: bool) -> None:
+    async def story(disk: SimDisk, clock: SimClock, logs: Logs) -> None:
+        log = logs.create("orders", 0, ID, TopicConfig(fsync=fsync))
+        disk.room_bytes = 0
+        with pytest.raises(KafkaError, match="no room on disk"):  # neither for the file nor for the records
+            log.append(batch(at=clock.now_ms()), 0, now_ms=clock.now_ms())
+        for _ in range(2):
+            await logs.flush()
+        assert log.offline is None
+        disk.room_bytes = None
+        log.append(batch(at=clock.now_ms()), 0, now_ms=clock.now_ms())
+        await logs.flush()
+        assert (log.offline, log.synced_offset) == (None, 1)
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_a_sync_that_fails_for_a_full_disk_takes_the_log_offline(fsync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(file: SimFile) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def story(disk: SimDisk, clock: SimClock, logs: Logs) -> None:
+        (log,) = made(logs, clock, count=1, config=TopicConfig(fsync=fsync))
+        with monkeypatch.context() as patched:
+            patched.setattr(SimFile, "sync", no_room)
+            await logs.flush()
+        await logs.flush()
+        assert (log.offline is not None, log.synced_offset) == (True, 0), "what was dropped is not synced later"
 
     simulated(story)
 
