@@ -7,12 +7,17 @@ Passes the contract of the store (tests/contract/test_store_contract.py) like th
   its own writes, never goes back in time, and is up to date after `sync`.
 - A watch arrives before that session can read the change, at most once, and carries no data ("read again"). After a
   lost connection, every pending watch is fired, because it is unknown what was missed.
-- A session lives as long as the ensemble hears from it. It may have ended although the client still believes in it; a
-  client that cannot reach the ensemble does not know whether its session is alive until it is back.
+- A session lives for its full timeout after the ensemble last heard from it. It may have ended although the client
+  still believes in it; a client that cannot reach the ensemble does not know whether its session is alive until it is
+  back.
+- A client may be cut off together with its server. That server answers reads as before, from a tree that gets older; it
+  passes on nothing, not even that it hears from the client, so the session ends without either knowing. A write or a
+  `sync` waits there, and whatever the session asks after it.
 - A write whose response is lost may or may not have taken effect: ConnectionLost. Reads are retried.
 
-Faults on request, by the client's name: `cut` and `mend`, `break_connection`, `lose_reply`, `expire`; and `stop` and
+Faults on request, by the client's name: `cut`, `strand` and `mend`, `break_connection`, `lose_reply`; and `stop` and
 `start` for the whole ensemble, whose sessions then get their full timeout again. All delays are drawn from the seed.
+`expire` is for tests of what follows: it breaks the promise of the timeout, which leaders rely on (cluster/lease.py).
 
 Invariant: one order of writes (`zxid`) for all. The client's side is in sim/zookeeper_client.py.
 """
@@ -45,8 +50,12 @@ class Session:
         self.ephemerals: set[str] = set()
         self.heard_s = 0.0
         self.alive = True
+        self.stranded = False  # its server is cut off from the others
+        self.held_up: deque[Callable[[], None]] = deque()  # what waits at that server, in order
 
     def catch_up(self, writes: int | None = None) -> None:
+        if self.stranded:
+            return
         for _ in range(len(self.behind) if writes is None else min(writes, len(self.behind))):
             edits = self.behind.popleft()
             for edit in edits:
@@ -66,6 +75,7 @@ class SimZooKeeper:
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, SimStore] = {}  # the newest of each name
         self._cut: set[str] = set()
+        self._stranded: set[str] = set()
         self._auditors: list[Callable[[list[Edit]], None]] = []
 
     async def connect(self, name: str) -> Store:
@@ -84,9 +94,29 @@ class SimZooKeeper:
         """Cuts the link between the ensemble and this client silently."""
         self._cut.add(name)
 
+    def strand(self, name: str) -> None:
+        """Cuts this client off from all servers but the one that it is connected to, and that one from the others."""
+        self._stranded.add(name)
+        if (session := self._session_of(name)) is not None:
+            session.stranded = True
+
+    def stranded(self, name: str) -> bool:
+        """Whether this client can only reach a server that cannot open a session, or take one over."""
+        return name in self._stranded
+
     def mend(self, name: str) -> None:
         self._cut.discard(name)
+        self._stranded.discard(name)
         self._deliver_held()
+        if (session := self._session_of(name)) is not None:
+            session.stranded = False
+            session.catch_up()
+            while session.held_up:
+                asyncio.get_running_loop().call_soon(session.held_up.popleft(), context=self.context)
+
+    def _session_of(self, name: str) -> Session | None:
+        """Of the newest client of this name; it may have ended."""
+        return self._clients[name].session if name in self._clients else None
 
     def break_connection(self, name: str) -> None:
         """Resets the client's connection: the client notices immediately, and reconnects."""
@@ -99,11 +129,9 @@ class SimZooKeeper:
             self._clients[name].losing_reply = True
 
     def expire(self, name: str) -> None:
-        """The ensemble ends the session, as it does after a long silence."""
-        if name in self._clients:
-            session = self._sessions.get(self._clients[name].session_id)
-            if session is not None:
-                self.end(session)
+        """The ensemble ends the session at once, although it heard from the client a moment ago."""
+        if (session := self._session_of(name)) is not None:
+            self.end(session)
 
     def stop(self) -> None:
         """No majority of servers: nothing is answered, and no session ends until `start`."""
@@ -146,7 +174,8 @@ class SimZooKeeper:
         return session
 
     def hear(self, session: Session) -> None:
-        session.heard_s = asyncio.get_running_loop().time()
+        if not session.stranded:
+            session.heard_s = asyncio.get_running_loop().time()
 
     def write(self, session: Session, operations: Sequence[Operation]) -> list[Stat | None]:
         try:

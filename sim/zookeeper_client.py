@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.cluster.store import (
@@ -38,12 +39,13 @@ _Message = tuple[int, contextvars.Context, Callable[..., None], tuple[Any, ...]]
 
 
 class _Request:
-    __slots__ = ("answer", "asked_again", "path", "work")
+    __slots__ = ("answer", "asked_again", "local", "path", "work")
 
-    def __init__(self, path: str, work: Callable[[Session], Any], asked_again: bool) -> None:
+    def __init__(self, path: str, work: Callable[[Session], Any], asked_again: bool, local: bool) -> None:
         self.path = path
         self.work = work
         self.asked_again = asked_again  # true for reads; a write whose response is lost has an unknown result
+        self.local = local  # the session's server answers it without the others
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
@@ -74,6 +76,11 @@ class SimStore(SingleWrites):
     # --- the store --------------------------------------------------------------------------------------------------
 
     @property
+    def session(self) -> Session | None:
+        """As the ensemble knows it; None before there is one."""
+        return self._session
+
+    @property
     def session_id(self) -> int:
         return -1 if self._session is None else self._session.id
 
@@ -90,7 +97,7 @@ class SimStore(SingleWrites):
             session.watches.on_data(path, self._remote(watch, path))
             return node.data, node.stat
 
-        return await self._ask(path, read, again=True)
+        return await self._ask(path, read, again=True, local=True)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         def read(session: Session) -> Stat | None:
@@ -98,7 +105,7 @@ class SimStore(SingleWrites):
             node = session.tree.find(path)
             return None if node is None else node.stat
 
-        return await self._ask(path, read, again=True)
+        return await self._ask(path, read, again=True, local=True)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         def read(session: Session) -> list[str]:
@@ -106,7 +113,7 @@ class SimStore(SingleWrites):
             session.watches.on_children(path, self._remote(watch, path))
             return names
 
-        return await self._ask(path, read, again=True)
+        return await self._ask(path, read, again=True, local=True)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_size(operations)
@@ -132,15 +139,17 @@ class SimStore(SingleWrites):
     def _end(self, goodbye: asyncio.Future[None]) -> None:
         """At the ensemble."""
         assert self._session is not None
+        if self._session.stranded:  # it ends by its timeout
+            return
         self._ensemble.end(self._session)
         self._send(1, self._context, _settle, (goodbye,))
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    async def _ask(self, path: str, work: Callable[[Session], T], *, again: bool) -> T:
+    async def _ask(self, path: str, work: Callable[[Session], T], *, again: bool, local: bool = False) -> T:
         if self._closed or self._state is SessionState.LOST:
             raise SessionLost(path, f"the session of {self.name} is over")
-        request = _Request(path, work, again)
+        request = _Request(path, work, again, local)
         self._pending.append(request)
         if self._connected:
             self._send_up(self._serve, request)
@@ -156,9 +165,12 @@ class SimStore(SingleWrites):
 
     def _serve(self, request: _Request) -> None:
         """At the ensemble."""
-        assert self._session is not None
         session = self._session
-        if not session.alive:
+        assert session is not None
+        if session.stranded and (session.held_up or not request.local):
+            session.held_up.append(partial(self._serve, request))
+            return
+        if not session.alive and not session.stranded:
             self._send_down(self._lost)
             return
         self._ensemble.hear(session)
@@ -207,6 +219,8 @@ class SimStore(SingleWrites):
 
     def _welcome(self) -> None:
         """At the ensemble: a client is (back) here."""
+        if self._ensemble.stranded(self.name):
+            return
         if self._session is None:
             self._session = self._ensemble.begin(self)
         if not self._session.alive:
@@ -241,9 +255,12 @@ class SimStore(SingleWrites):
 
     def _pong(self) -> None:
         """At the ensemble."""
-        assert self._session is not None
-        if self._session.alive:
-            self._ensemble.hear(self._session)
+        session = self._session
+        assert session is not None
+        if session.stranded and session.held_up:
+            session.held_up.append(self._pong)
+        elif session.alive or session.stranded:
+            self._ensemble.hear(session)
             self._send_down(_nothing)
         else:
             self._send_down(self._lost)
@@ -255,6 +272,7 @@ class SimStore(SingleWrites):
         self._connection += 1
         if self._session is not None:
             self._session.watches = Watches()  # they went with the connection, and are told of when there is another
+            self._session.held_up.clear()
         self._turn(SessionState.SUSPENDED)
         for request in [request for request in self._pending if not request.asked_again]:
             self._pending.remove(request)
@@ -262,6 +280,8 @@ class SimStore(SingleWrites):
         self._loop.call_later(_RECONNECT_S, self._reconnect, context=self._context)
 
     def _lost(self) -> None:
+        if self._state is SessionState.LOST:
+            return
         self._connected = False
         for request in self._pending:
             _fail(request, SessionLost(request.path, f"the session of {self.name} has expired"))

@@ -80,6 +80,64 @@ def test_a_silent_session_ends_and_its_client_learns_of_it_when_it_is_back() -> 
     play(story)
 
 
+def test_a_session_ends_unnoticed_at_a_server_that_is_cut_off_from_the_others_and_answers_reads() -> None:
+    async def story(ensemble: SimZooKeeper) -> None:
+        store, other = await ensemble.connect("a"), await ensemble.connect("b")
+        states: list[SessionState] = []
+        store.on_session(states.append)
+        await store.create("/mine", b"old", ephemeral=True)
+        ensemble.strand("a")
+        await asyncio.sleep(SESSION_TIMEOUT_S + 1)
+        await other.sync()
+        assert await other.exists("/mine") is None
+        assert (await store.get("/mine"))[0] == b"old"
+        assert states == []
+        synced = asyncio.ensure_future(store.sync())
+        await asyncio.sleep(0.1)
+        read = asyncio.ensure_future(store.get("/mine"))
+        await asyncio.sleep(0.5)
+        assert not synced.done()
+        assert not read.done(), "a server keeps the order of a session's requests"
+        ensemble.mend("a")
+        for asked in (synced, read):
+            with pytest.raises(SessionLost):
+                await asked
+        assert states == [LOST]
+
+    play(story)
+
+
+def test_what_waited_at_a_server_that_is_soon_back_is_done() -> None:
+    async def story(ensemble: SimZooKeeper) -> None:
+        store, other = await ensemble.connect("a"), await ensemble.connect("b")
+        await store.create("/x", b"0")
+        ensemble.strand("a")
+        await other.sync()
+        await other.set("/x", b"1")
+        assert (await store.get("/x"))[0] == b"0"
+        made = asyncio.ensure_future(store.create("/mine", ephemeral=True))
+        await asyncio.sleep(SESSION_TIMEOUT_S / 4)
+        assert not made.done()
+        ensemble.mend("a")
+        await made
+        assert (await store.get("/x"))[0] == b"1"
+
+    play(story)
+
+
+def test_who_is_cut_off_with_a_server_opens_no_session_there() -> None:
+    async def story(ensemble: SimZooKeeper) -> None:
+        await ensemble.connect("a")
+        ensemble.strand("a")
+        again = asyncio.ensure_future(ensemble.connect("a"))
+        await asyncio.sleep(2 * SESSION_TIMEOUT_S)
+        assert not again.done()
+        ensemble.mend("a")
+        await again
+
+    play(story)
+
+
 def test_a_paused_client_loses_its_session_as_a_silent_one_does() -> None:
     async def story(ensemble: SimZooKeeper) -> None:
         process = Process("a")
