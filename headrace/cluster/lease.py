@@ -7,13 +7,16 @@ and waste its producers' time. So leaders check the lease before they serve, and
 A session lives for its full timeout after ZooKeeper last heard from it. So this sends a few requests to the store per
 timeout, and the lease holds for two thirds of the timeout, counted from when the last request that was answered was
 sent. The loss of the connection is not a usable start: a link that is cut silently is noticed only after a while.
+
+The requests are `sync`, which ZooKeeper's leader has to answer. An answered read proves nothing: a server that is cut
+off from the others answers reads for several seconds, and meanwhile the others, who hear nothing of the session, end
+it. A sync writes nothing.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from headrace.cluster import znodes
 from headrace.cluster.store import SessionState, Store, StoreError
 from headrace.world.clock import Clock
 
@@ -39,7 +42,7 @@ class Lease:
         while True:
             asked_s = self._clock.monotonic()
             with suppress(StoreError):  # no response without a session; the next request follows as usual
-                await self._store.exists(znodes.CONTROLLER_EPOCH)  # any node will do
+                await self._store.sync()
                 self._asked_s = max(self._asked_s, asked_s)
             if self._clock.monotonic() - asked_s < self._pause_s:  # else it waited for a connection: ask again
                 await self._clock.sleep(self._pause_s)

@@ -144,6 +144,13 @@ CASES = [
     ),
     case(
         9,
+        "cluster.lease",
+        "                await self._store.sync()",
+        '                await self._store.exists("/")',
+        "tests.unit.cluster.test_lease:test_a_server_that_is_cut_off_from_the_others_does_not_prolong_the_lease",
+    ),
+    case(
+        9,
         "replicas.partition",
         "        if self._leader is None or not self._broker.in_touch():\n"
         "            raise KafkaError(ErrorCode.not_leader_or_follower)\n        self.check_epoch",
