@@ -32,7 +32,7 @@ KINDS = {
     "slow": "the links of a broker become slow",
     "reset": "connections between two brokers break",
     "clock": "a broker's wall clock is set wrong by up to fifty minutes",
-    "expire": "ZooKeeper ends a broker's session",
+    "strand": "a broker and its ZooKeeper server are cut off from the other servers, often until its session has ended",
     "blink": "a broker's connection to ZooKeeper breaks",
     "mute": "a write to ZooKeeper takes effect and its answer is lost",
     "keeper": "ZooKeeper is away",
@@ -178,8 +178,10 @@ class Faults:
     async def _clock(self, machine: Machine, other: Machine, lasts_s: float) -> None:
         machine.set_clock_off(self._random.randint(-_FARTHEST_MS, _FARTHEST_MS))
 
-    async def _expire(self, machine: Machine, other: Machine, lasts_s: float) -> None:
-        self._cluster.ensemble.expire(machine.name)
+    async def _strand(self, machine: Machine, other: Machine, lasts_s: float) -> None:
+        self._cluster.ensemble.strand(machine.name)
+        await asyncio.sleep(lasts_s)
+        self._cluster.ensemble.mend(machine.name)
 
     async def _blink(self, machine: Machine, other: Machine, lasts_s: float) -> None:
         self._cluster.ensemble.break_connection(machine.name)
