@@ -44,9 +44,9 @@ class Process:
         self.paused = False
         self.runs = not self.dead
         held, self._held = self._held, []
-        for handle in held:
-            if not handle.cancelled():
-                asyncio.get_running_loop()._ready.append(handle)  # type: ignore[attr-defined]  # as it was
+        due = [handle for handle in held if not handle.cancelled()]
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # as it was
+        ready.extendleft(reversed(due))  # before what has become due in this moment: a process keeps its order
 
     def kill(self) -> None:
         self.dead = True

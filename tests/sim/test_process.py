@@ -35,6 +35,22 @@ def test_a_paused_process_does_nothing_and_goes_on_where_it_was() -> None:
     assert run(story(), seed=0) == ([1, 2, 7.5, 8.5], [1, 2, 3, 4, 5, 6, 7, 8])
 
 
+def test_a_process_that_goes_on_handles_what_waited_before_what_comes_in_that_moment() -> None:
+    async def story() -> list[str]:
+        process, loop = Process("paused"), asyncio.get_running_loop()
+        seen: list[str] = []
+        process.pause()
+        loop.call_soon(seen.append, "a connection", context=process.context)
+        loop.call_soon(seen.append, "its first byte", context=process.context)
+        await asyncio.sleep(1)
+        loop.call_soon(seen.append, "its second byte", context=process.context)
+        process.resume()
+        await asyncio.sleep(1)
+        return list(seen)
+
+    assert run(story(), seed=0) == ["a connection", "its first byte", "its second byte"]
+
+
 def test_a_killed_process_stops_without_a_last_word() -> None:
     async def story() -> list[float]:
         victim = Process("victim")
