@@ -193,7 +193,7 @@ def _scan(loaded: Loaded) -> int:
     if segments[at].base_offset == point.segment:
         position, expected = point.position, point.recovery_point
     start = expected
-    if point.generation and expected > point.recovery_point:
+    if point.generation and expected > max(point.recovery_point, point.start_offset):  # the rest was deleted
         loaded.damage = _damage(loaded, f"begins at offset {expected}")
         return start
     if segments[at].size < position:

@@ -185,6 +185,19 @@ def test_bytes_that_were_on_stable_storage_and_are_gone_take_the_log_offline() -
     assert offsets(killed(disk, log)) == [0]
 
 
+def test_a_kill_after_all_records_were_deleted_and_a_new_segment_was_begun_damages_nothing() -> None:
+    disk = with_folder()
+    log = open_log(disk)
+    for _ in range(2):
+        log.append(batch(), 0, now_ms=NOW)
+    log.advance_start(2)
+    log.roll(NOW)
+    log.append(batch(), 0, now_ms=NOW)
+    again = killed(disk, log)
+    assert (again.offline, again.start_offset, offsets(again)) == (None, 2, [2])
+    assert [segment.base_offset for segment in again.segments] == [2]
+
+
 def test_epochs_and_sequences_of_the_scanned_part_are_found_again() -> None:
     disk = SimDisk()
     log = open_log(disk)
