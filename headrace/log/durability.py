@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn
+from contextlib import contextmanager
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +28,6 @@ from headrace.log.reading import segment_at
 from headrace.log.segment import Segment
 from headrace.log.states import LogStates
 from headrace.log.tail import LogTail
-from headrace.world.disk import is_lack
 
 _CHECKPOINT_BYTES = 16 << 20  # that much may be scanned again after a crash although it was synced
 
@@ -77,26 +76,18 @@ class Durability:
         """Everything appended so far is on stable storage when this returns; blocks.
 
         An error takes the log offline and is never retried: the kernel may have dropped the pages that it could not
-        write, and a second attempt would report success. Only what fails before the file is synced, for a full disk or
-        a lack of descriptors or memory, leaves the log as it is, for another sync. With `checkpoint` the recovery point
-        moves on as well.
+        write, and a second attempt would report success. Only what fails before the files are synced, for a full disk
+        or a lack of descriptors or memory, leaves the log as it is, for another sync. With `checkpoint` the recovery
+        point moves on as well.
         """
         with self.syncing(checkpoint=checkpoint, clean=clean) as due:
             for segment in due.segments:
-                self._sync_file(due, segment)
+                try:
+                    with segment.file as file:
+                        file.sync()
+                except (OSError, MemoryError) as error:
+                    self.sync_failed(due, segment, error)
             self.end_sync(due)
-
-    def _sync_file(self, due: Syncing, segment: Segment) -> None:
-        with ExitStack() as pinned:
-            try:
-                file = pinned.enter_context(segment.file)
-            except (OSError, MemoryError) as error:
-                self.open_failed(due, segment, error)
-                return
-            try:
-                file.sync()
-            except (OSError, MemoryError) as error:
-                self.sync_failed(due, error)
 
     # In steps, for who syncs the files of many logs together (flushing.py): begin, sync the files, end.
 
@@ -136,23 +127,15 @@ class Durability:
             self._unsynced.discard(self._log)
             return due
 
-    def open_failed(self, due: Syncing, segment: Segment, error: OSError | MemoryError) -> None:
-        """The file of this segment, which is made when it is first used, could not be opened to be synced. Raises
-        `error` if the segment is still part of the log."""
+    def sync_failed(self, due: Syncing, segment: Segment, error: OSError | MemoryError) -> None:
+        """The file of this segment could not be synced; raises `error` if the segment is still part of the log. A file
+        is made when it is first used: if the disk is too full for that, nothing was to be synced yet."""
         if isinstance(error, FileNotFoundError) and segment not in self._tail.segments:
             return  # retention was faster
-        self._not_synced(due, error, later=passes(error))
-
-    def sync_failed(self, due: Syncing, error: OSError | MemoryError) -> NoReturn:
-        """A file could not be synced; raises `error`. A full disk is no excuse here: what it could not take is lost."""
-        self._not_synced(due, error, later=is_lack(error))
-
-    def _not_synced(self, due: Syncing, error: OSError | MemoryError, *, later: bool) -> NoReturn:
-        if later:
+        if passes(error):
             self._put_off(due)
         else:
-            assert isinstance(error, OSError)
-            self._tail.offline = error
+            self._tail.offline = error  # type: ignore[assignment]  # a MemoryError passes
         raise error
 
     def _put_off(self, due: Syncing) -> None:

@@ -11,15 +11,13 @@ import errno
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.wire.errors import ErrorCode, KafkaError
-from headrace.world.disk import File, is_lack, what_lacks
+from headrace.world.disk import NO_ROOM, File, is_lack, what_lacks
 
 if TYPE_CHECKING:
     from headrace.log.tail import LogTail
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-
-def passes(error: OSError | MemoryError) -> bool:
+def passes(error: BaseException | None) -> bool:
     """Whether the same call may succeed later, with nothing lost by then."""
     return is_lack(error) or (isinstance(error, OSError) and error.errno in NO_ROOM)
 
@@ -45,7 +43,7 @@ def write_failed(tail: LogTail, error: OSError | MemoryError) -> KafkaError:
 
 def interrupted(tail: LogTail, error: OSError | MemoryError) -> KafkaError:
     """What to raise for a change of several steps that has begun and cannot go on. The log is offline: until the next
-    start, or, after a lack, until the change is begun again and finished (truncation.py)."""
+    start, or, if the error `passes`, until the change is begun again and finished (truncation.py)."""
     tail.offline = error if isinstance(error, OSError) else OSError(errno.ENOMEM, what_lacks(error))
     return refusal(tail)
 
@@ -53,7 +51,7 @@ def interrupted(tail: LogTail, error: OSError | MemoryError) -> KafkaError:
 def refusal(tail: LogTail) -> KafkaError:
     """What to raise for a log that is offline."""
     name = tail.segments[-1].directory.name
-    if is_lack(tail.offline):
+    if passes(tail.offline):
         return KafkaError(ErrorCode.kafka_storage_error, f"{name} is offline: {tail.offline}")
     return KafkaError(
         ErrorCode.kafka_storage_error,

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 
 from headrace.log.durability import Syncing
 from headrace.log.partition_log import PartitionLog
+from headrace.log.segment import Segment
 from headrace.world.clock import Clock
 from headrace.world.disk import Disk, File, is_lack, what_lacks
 
@@ -124,7 +125,7 @@ def _sync_together(
     disk: Disk, logs: Sequence[PartitionLog], checkpoints: set[PartitionLog], problems: Problems
 ) -> None:
     begun: list[tuple[PartitionLog, Syncing]] = []
-    places: list[tuple[PartitionLog, Syncing]] = []
+    places: list[tuple[PartitionLog, Syncing, Segment]] = []
     files: list[File] = []
     with ExitStack() as held:
         for log in logs:
@@ -134,13 +135,13 @@ def _sync_together(
                 for segment in due.segments:
                     try:
                         files.append(held.enter_context(segment.file))
-                        places.append((log, due))
+                        places.append((log, due, segment))
                     except (OSError, MemoryError) as error:
-                        log.open_failed(due, segment, error)
-        for (log, due), problem in zip(places, _synced(disk, files), strict=True):
+                        log.sync_failed(due, segment, error)
+        for (log, due, segment), problem in zip(places, _synced(disk, files), strict=True):
             if problem is not None:
                 with _noted(problems, log):
-                    log.sync_failed(due, problem)
+                    log.sync_failed(due, segment, problem)
         for log, due in begun:
             if log not in problems:
                 with _noted(problems, log):

@@ -267,11 +267,8 @@ class PartitionLog(TailView):
         """A sync in steps; nobody else syncs this log within the block."""
         return self._durability.syncing(checkpoint=checkpoint)
 
-    def open_failed(self, due: Syncing, segment: Segment, error: OSError | MemoryError) -> None:
-        self._durability.open_failed(due, segment, error)
-
-    def sync_failed(self, due: Syncing, error: OSError | MemoryError) -> None:
-        self._durability.sync_failed(due, error)
+    def sync_failed(self, due: Syncing, segment: Segment, error: OSError | MemoryError) -> None:
+        self._durability.sync_failed(due, segment, error)
 
     def end_sync(self, due: Syncing) -> None:
         self._durability.end_sync(due)

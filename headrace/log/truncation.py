@@ -2,9 +2,9 @@
 
 A part of a log, made anew for each time that it is needed. What it is about to do is written into the checkpoint first,
 and recovery finishes what a crash interrupts: so every step may be done again. Derived states are cut after the
-segments; if a crash comes between, loading them finds what is stored of what is gone (derived.py). If descriptors or
-memory are lacking in the middle, the log is offline until it is truncated or started over again, which first finishes
-what was begun. All of it blocks and holds up appends, of which there are none meanwhile.
+segments; if a crash comes between, loading them finds what is stored of what is gone (derived.py). If the disk is full
+in the middle, or descriptors or memory are lacking, the log is offline until it is truncated or started over again,
+which first finishes what was begun. All of it blocks and holds up appends, of which there are none meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from headrace.log.derived import LogOnDisk
 from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability
-from headrace.log.failing import interrupted, refusal
+from headrace.log.failing import interrupted, passes, refusal
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.reading import segment_at
 from headrace.log.segment import INDEX_SUFFIXES, Segment, Shelf
@@ -71,13 +71,13 @@ class Truncation:
         tail.offline = None
 
     def _finish_begun(self) -> None:
-        """Do what a lack of descriptors or memory has interrupted; KafkaError if the log is offline all the same."""
+        """Do what a full disk or a lack has interrupted; KafkaError if the log is offline all the same."""
         tail, point = self._tail, self._folder.checkpoint
         if tail.offline is None:
             return
-        if is_lack(tail.offline) and point.restart_at is not None:
+        if passes(tail.offline) and point.restart_at is not None:
             self._restart(point.restart_at)
-        elif is_lack(tail.offline) and point.truncate_to is not None:
+        elif passes(tail.offline) and point.truncate_to is not None:
             self._truncate(point.truncate_to)
         else:
             raise refusal(tail)
@@ -135,8 +135,9 @@ class Truncation:
             if lack is not None and is_lack(lack):
                 raise lack from None  # the log can be opened later
             if tail.offline is None:
+                number = errno.ENOSPC if passes(error.__cause__) else errno.EIO
                 reason = f"an unfinished truncation: {error.message}"
-                tail.offline = OSError(errno.EIO, reason, str(self._folder.directory))
+                tail.offline = OSError(number, reason, str(self._folder.directory))
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`, as a replica does whose records its leader no longer has."""

@@ -190,6 +190,11 @@ class Conversation:
 
     async def _reconcile(self, connection: Connection) -> None:
         """Ask and truncate until both know the same epoch; then find a new start for logs whose next offset is gone."""
+        for pulled in [pulled for pulled in self._due() if pulled.is_unfinished]:
+            try:
+                await pulled.finish()
+            except (KafkaError, OSError) as error:
+                pulled.failed(error, self._broker.clock.monotonic())
         for pulled in self._due():
             if not pulled.reconciled and pulled.asked_epoch < 0:
                 pulled.reconciled = True  # an empty log cannot diverge

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from headrace.log.failing import passes
 from headrace.log.partition_log import PartitionLog
 from headrace.replicas.partition import Partition
 from headrace.replicas.reconciling import next_step
@@ -16,7 +17,6 @@ from headrace.replicas.throttle import names
 from headrace.wire.batches import HEADER_BYTES, read_header
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
-from headrace.world.disk import is_lack
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,11 @@ class Pulled:
         return log.offline is None and (not log.config.fsync or log.synced_offset >= log.end_offset)
 
     @property
+    def is_unfinished(self) -> bool:
+        """A truncation was interrupted by what passes: a full disk, or a lack of descriptors or memory."""
+        return passes(self.log.offline)
+
+    @property
     def is_damaged(self) -> bool:
         """Part of the log is damaged, and waits to be truncated."""
         return self.offset < self.log.end_offset
@@ -76,6 +81,10 @@ class Pulled:
 
     # --- reconciling ------------------------------------------------------------------------------------------------
 
+    async def finish(self) -> None:
+        """Do the rest of what was interrupted."""
+        await self.partition.followed_log.reshape(self.epoch, self.log.truncate_to, self.log.end_offset)
+
     @property
     def asked_epoch(self) -> int:
         """The epoch to ask the leader about; -1 if the log is empty and has nothing to lose."""
@@ -91,8 +100,7 @@ class Pulled:
             logger.info(
                 "%s: truncating %d records that its leader does not have", self.partition, self.offset - step.cut_at
             )
-        # Also if only an epoch without records has to be removed, or an earlier truncation could not be finished.
-        if step.cut_at < self.offset or step.ask_again or is_lack(self.log.offline):
+        if step.cut_at < self.offset or step.ask_again:  # also if only an epoch without records has to be removed
             await self.partition.followed_log.reshape(self.epoch, self.log.truncate_to, step.cut_at)
         if step.ask_again and self.asked_epoch >= 0:
             if self.asked_epoch >= asked:

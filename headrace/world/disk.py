@@ -27,6 +27,7 @@ else:
         from headrace.world._syncing_py import sync_all
 
 Buffer = bytes | bytearray | memoryview
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _WARM_BUFFERS = 8  # of a megabyte each, made when they are needed
 T = TypeVar("T")
@@ -73,8 +74,8 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Returns when the contents and size are on stable storage; raises OSError, which is no lack (`is_lack`), if
-        this is unknown."""
+        """Returns when the contents and size are on stable storage; raises OSError, which is neither a lack (`is_lack`)
+        nor one of `NO_ROOM`, if this is unknown."""
         ...
 
     def close(self) -> None: ...
@@ -195,7 +196,7 @@ class RealFile:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            raise _sync_error(error.errno) from None
+            raise _contents_lost(error.errno) from None
 
     def fileno(self) -> int:
         return self._fd
@@ -243,7 +244,7 @@ class RealDisk:
 
     def sync_files(self, files: Sequence[File]) -> list[OSError | None]:
         codes = sync_all([cast(RealFile, file).fileno() for file in files])
-        return [_sync_error(code) if code else None for code in codes]
+        return [_contents_lost(code) if code else None for code in codes]
 
     def read_bytes(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -298,3 +299,10 @@ def _sync_error(code: int | None) -> OSError:
     for any other reason, so that must not look like a lack, after which the call may be repeated."""
     known = errno.EIO if code is None or code in _LACKS else code
     return OSError(known, os.strerror(known))
+
+
+def _contents_lost(code: int | None) -> OSError:
+    """For a file that is not written again as a whole: neither may a disk that was full during the sync look like one
+    that refused a write, which can be repeated."""
+    error = _sync_error(code)
+    return OSError(errno.EIO, f"a sync failed: {error.strerror}") if error.errno in NO_ROOM else error

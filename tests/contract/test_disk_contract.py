@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -171,3 +172,23 @@ def test_work_off_the_loop_gives_its_result_and_its_error_back(disk: Disk) -> No
             await disk.off_loop(divmod, 1, 0)
 
     asyncio.run(main())
+
+
+def test_a_sync_that_fails_on_a_full_disk_does_not_look_like_a_refused_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may have dropped pages; after a refused write it has not, so that may be repeated."""
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    disk = RealDisk()
+    file = disk.open(tmp_path / "a", create=True)
+    monkeypatch.setattr(os, "fdatasync", no_room)
+    with pytest.raises(OSError, match="a sync failed: No space left on device") as failed:
+        file.sync()
+    monkeypatch.setattr("headrace.world.disk.sync_all", lambda descriptors: [errno.ENOSPC] * len(descriptors))
+    (problem,) = disk.sync_files([file])
+    assert problem is not None
+    assert failed.value.errno == problem.errno == errno.EIO
+    file.close()

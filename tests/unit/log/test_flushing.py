@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import random
 import uuid
 from collections.abc import Awaitable, Callable
@@ -18,7 +16,7 @@ from headrace.log.logs import Logs
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import KafkaError
-from sim.disk import SimDisk, SimFile
+from sim.disk import SimDisk
 from sim.loop import SimClock, run
 from tests.unit.log.batches import batch, offsets
 
@@ -90,22 +88,6 @@ def test_a_full_disk_does_not_take_a_log_offline_that_has_no_file_yet(fsync: boo
         log.append(batch(at=clock.now_ms()), 0, now_ms=clock.now_ms())
         await logs.flush()
         assert (log.offline, log.synced_offset) == (None, 1)
-
-    simulated(story)
-
-
-@pytest.mark.parametrize("fsync", [False, True])
-def test_a_sync_that_fails_for_a_full_disk_takes_the_log_offline(fsync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(file: SimFile) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    async def story(disk: SimDisk, clock: SimClock, logs: Logs) -> None:
-        (log,) = made(logs, clock, count=1, config=TopicConfig(fsync=fsync))
-        with monkeypatch.context() as patched:
-            patched.setattr(SimFile, "sync", no_room)
-            await logs.flush()
-        await logs.flush()
-        assert (log.offline is not None, log.synced_offset) == (True, 0), "what was dropped is not synced later"
 
     simulated(story)
 

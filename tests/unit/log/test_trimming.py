@@ -190,6 +190,27 @@ def test_a_truncation_that_cannot_be_written_off_takes_the_log_offline_and_is_fi
     assert offsets(open_log(disk)) == [1, 2], "and it is not cut again"
 
 
+def test_a_truncation_that_a_full_disk_has_interrupted_is_finished_by_the_next_one() -> None:
+    for restarted in (False, True):
+        disk = SimDisk()
+        log = open_log(disk)
+        for epoch in range(3):
+            log.append(batch(), epoch, now_ms=NOW)
+        log.sync(checkpoint=True)
+        disk.room_bytes = -1000
+        with pytest.raises(KafkaError, match="offline"):
+            log.truncate_to(2)
+        if restarted:
+            log = open_log(disk)
+        with pytest.raises(KafkaError, match="offline"):
+            log.truncate_to(2)
+        disk.room_bytes = None
+        log.truncate_to(3)
+        assert (log.offline, offsets(log)) == (None, [0, 1]), "as far back as was begun"
+        log.append(batch(), 3, now_ms=NOW)
+        assert offsets(open_log(disk)) == [0, 1, 2], "and it is not cut again"
+
+
 def test_a_new_start_that_cannot_be_written_down_can_be_tried_again() -> None:
     disk = SimDisk()
     log = open_log(disk, TopicConfig(segment_bytes=1))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 from unittest.mock import patch
 
 import pytest
 
+from headrace.log.truncation import Truncation
 from headrace.replicas.followed_log import FollowedLog
 from headrace.replicas.scrub import Scrub
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -118,6 +121,38 @@ def test_a_follower_whose_disk_is_full_comes_back_when_there_is_room() -> None:
         assert three.partition.log.offline is None
         three.disk.room_bytes = None
         await trio.until(lambda: len(trio.state.isr) == 3, "it is in sync again")
+        await trio.alike()
+
+    play(story, min_insync_replicas=2)
+
+
+@pytest.mark.parametrize("committed", [0, 5])
+def test_a_truncation_that_a_full_disk_has_interrupted_is_finished_when_there_is_room(committed: int) -> None:
+    cut = Truncation._cut
+
+    def cut_and_find_no_room(truncation: Truncation, place: int, position: int, offset: int) -> None:
+        cut(truncation, place, position, offset)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        if committed:
+            waiting = one.partition.committed(one.partition.append(batch(committed)))
+            assert waiting is not None
+            await waiting
+        for other in (2, 3):
+            trio.network.cut("broker-1", f"broker-{other}")
+        one.partition.append(batch(3))  # nobody else gets it
+        log = one.partition.log
+        trio.elect(2, isr=(2, 3))
+        two.partition.append(batch())
+        with patch.object(Truncation, "_cut", cut_and_find_no_room):
+            trio.network.mend()
+            await trio.until(lambda: log.offline is not None, "the truncation has begun")
+            await trio.clock.sleep(30)
+            assert 1 not in trio.state.isr
+        await trio.until(lambda: set(trio.state.isr) == {1, 2, 3}, "the old leader joins again")
+        assert log.offline is None
         await trio.alike()
 
     play(story, min_insync_replicas=2)
