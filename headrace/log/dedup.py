@@ -130,7 +130,7 @@ class SeenIds(DerivedState):
             return log.end_offset
         dedup, known_to = _loaded(log, self._producers.first_unstable())
         self._use(dedup)
-        return max(log.start_offset, known_to)
+        return max(log.segments[0].base_offset, known_to)  # ids outlive their records
 
     def appended(self, batch: StoredBatch) -> None:
         dedup = self.dedup
@@ -197,7 +197,8 @@ def _loaded(log: LogOnDisk, first_open: int | None) -> tuple[Dedup, int]:
     window.expire(now_ms)
     covered = journal.covered
     if journal.is_new:
-        within = timestamps.find_time(log.segments, now_ms - config.dedup_window_ms, log.start_offset, end)
+        first = log.segments[0].base_offset
+        within = timestamps.find_time(log.segments, now_ms - config.dedup_window_ms, first, end)
         covered = min(end if within is None else within[0], end if first_open is None else first_open)
     return Dedup(window, journal), covered
 

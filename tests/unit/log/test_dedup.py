@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from headrace.log.appended import Appended
@@ -292,6 +294,22 @@ def test_a_log_that_starts_over_knows_no_ids() -> None:
     log.restart_at(100)
     put(log, b"a")
     assert stored(log) == [(100, b"a")]
+
+
+@pytest.mark.parametrize("choice", range(10))
+def test_ids_outlive_their_deleted_records_after_a_power_cut_that_their_file_did_not_survive(choice: int) -> None:
+    disk = SimDisk()
+    disk.make_dirs(FOLDER)
+    for folder in (FOLDER.parent.parent, FOLDER.parent):
+        disk.sync_dir(folder)
+    log = open_log(disk, CONFIG)
+    put(log, b"a", b"b")
+    log.advance_start(2)
+    disk.crash(random.Random(choice))
+    again = open_log(disk, CONFIG)
+    assert (again.offline, again.start_offset, again.end_offset) == (None, 2, 2)
+    put(again, b"a", b"b", b"c")
+    assert [record.value for record in read_all(again)] == [b"c"]
 
 
 def test_ids_outlive_their_deleted_records() -> None:
