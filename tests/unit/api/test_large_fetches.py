@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from headrace.api import fetch, fetch_reading, fetch_sessions
-from headrace.api.contract import Caller, Held, Peer, Request
+from headrace.api.contract import Caller, Held, Peer, Request, Steps
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import MOST_UNKNOWN, FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
-from headrace.api.pieces import Pieces, Steps, settled
+from headrace.api.pieces import Pieces, settled
 from headrace.api.reply_budget import SMALL_BYTES, ReplyBudget
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
