@@ -9,6 +9,7 @@ from __future__ import annotations
 
 MOST_BYTES = 16 << 20  # of a request that carries no records
 MOST_ITEMS = 250_000  # of all arrays of a request together
+MOST_DESCRIBED_ITEMS = 20_000  # resources and keys of a DescribeConfigs: each resource has dozens of settings
 MOST_PRODUCED_ITEMS = 100_000  # topics and partitions of a Produce
 AT_ONCE_ITEMS = 5_000  # they are decoded or encoded in a few milliseconds
 ITEM_BYTES = 1024  # of memory, for an item of a request, decoded, with what is made to answer it

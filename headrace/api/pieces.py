@@ -65,16 +65,18 @@ class Pieces:
 class Pace:
     """Counts what a handler does, and says when a piece is over."""
 
-    __slots__ = ("_at", "_most")
+    __slots__ = ("_left", "_most")
 
     def __init__(self, most: int | None = None) -> None:
-        self._at = 0
-        self._most = PIECE if most is None else most
+        self._left = self._most = PIECE if most is None else most
 
-    def is_over(self) -> bool:
-        """Another one is done: is it time to yield?"""
-        self._at += 1
-        return self._at % self._most == 0
+    def is_over(self, done: int = 1) -> bool:
+        """So many more are done: is it time to yield?"""
+        self._left -= done
+        if self._left > 0:
+            return False
+        self._left = self._most
+        return True
 
 
 async def finish(steps: Steps[T]) -> T:
