@@ -49,7 +49,7 @@ from headrace.api.join_group import JoinGroup
 from headrace.api.known_brokers import KnownBrokers
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.leave_group import LeaveGroup
-from headrace.api.limits import AT_ONCE_ITEMS, MOST_BYTES, MOST_DESCRIBED_ITEMS, MOST_ITEMS, MOST_PRODUCED_ITEMS
+from headrace.api.limits import AT_ONCE_ITEMS, FEWER_ITEMS, MOST_BYTES, MOST_ITEMS
 from headrace.api.list_config_resources import ListConfigResources
 from headrace.api.list_groups import ListGroups
 from headrace.api.list_offsets import ListOffsets
@@ -211,7 +211,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(ApiKey.END_TXN, 0, 5, _WRITE_TXN_ID, EndTxn(transactions)),
         Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, _CLUSTER_ACTION, WriteTxnMarkers(rooms.markers)),
         Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, _WRITE_TXN_ID + _READ_GROUP + _READ_TOPIC, offsets_in_transaction),
-        _describe_configs(describe_configs),
+        Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, _DESCRIBE_CONFIGS_TOPIC + _DESCRIBE_CONFIGS_CLUSTER, describe_configs),
         Api(ApiKey.ALTER_CONFIGS, 0, 2, _ALTER_CONFIGS_TOPIC + _ALTER_CONFIGS_CLUSTER, AlterConfigs(controller)),
         Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, _ALTER_CLUSTER, AlterReplicaLogDirs(host, rooms.data)),
         Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, _DESCRIBE_CLUSTER, DescribeLogDirs(host, rooms.data, space)),
@@ -235,7 +235,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
     versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
     apis.append(Api(ApiKey.API_VERSIONS, 0, 4, NONE, versions, unknown_version=versions.refuse_version))
-    return {int(api.key): _guarded(api, rooms.gate) for api in apis}
+    return {int(api.key): _limited(_guarded(api, rooms.gate)) for api in apis}
 
 
 def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
@@ -249,7 +249,6 @@ def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
         express=ExpressProduce(rooms.host, rooms.gate),
         asks_by_name=True,
         most_bytes=INT_MAX,  # socket.request.max.bytes is the limit
-        most_items=MOST_PRODUCED_ITEMS,
         at_once_items=PIECE,  # a write takes longer than an entry of a list
     )
 
@@ -273,10 +272,9 @@ def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
     )
 
 
-def _describe_configs(handler: Handler) -> Api:
-    needs = _DESCRIBE_CONFIGS_TOPIC + _DESCRIBE_CONFIGS_CLUSTER
-    return Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, needs, handler, most_items=MOST_DESCRIBED_ITEMS)
-
-
 def _guarded(api: Api, gate: Gate) -> Api:
     return api if api.asks_by_name else replace(api, guard=gate.guard(api.needs))
+
+
+def _limited(api: Api) -> Api:
+    return replace(api, most_items=FEWER_ITEMS.get(api.key, api.most_items))

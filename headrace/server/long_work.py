@@ -61,19 +61,20 @@ class LongWork:
         self, header: frames.RequestHeader, frame: bytes, most_items: int, caller: Caller, handle: Handle
     ) -> Result:
         """Decode a request and handle it, up to the end of stage one: its connection handles nothing else meanwhile."""
-        waiting = _Copy()
+        waiting, grants = _Copy(), list[Grant]()
         self._unfinished.keep(waiting, len(frame))
         try:
-            grant = await self._requests.wait(min(len(frame), most_items) * ITEM_BYTES, caller)
+            grants.append(await self._requests.wait(min(len(frame), most_items) * ITEM_BYTES, caller))
             async with self._turn:
                 api_key, version, _, at = header
                 body = await self._computing.off_loop(
                     decode_request, api_key, version, memoryview(frame), at, most_items
                 )
                 result = await self._stage_one(header, caller, handle(body))
+            return _keeping(grants.pop(), result) if isinstance(result, Awaitable) else result
         finally:
+            grants.clear()  # now, since an exception keeps this frame for longer
             self._unfinished.release(waiting)
-        return _keeping(grant, result) if isinstance(result, Awaitable) else result
 
     async def steps(self, header: frames.RequestHeader, caller: Caller, steps: Steps[Any]) -> Result:
         """The rest of a handler's steps; the whole reply, if that is known then."""
@@ -106,6 +107,7 @@ class LongWork:
 
 async def _keeping(grant: Grant, result: Awaitable[Built]) -> Built:
     """What a request takes counts until it is answered."""
-    reply = await result
-    del grant
-    return reply
+    try:
+        return await result
+    finally:
+        del grant  # now, since an exception keeps this frame for longer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import struct
 from collections.abc import Callable, Coroutine
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.api.contract import Handler, Reply, Request, Steps
+from headrace.api.contract import Disconnect, Handler, Reply, Request, Steps
 from headrace.api.limits import AT_ONCE_ITEMS, MOST_BYTES, MOST_ITEMS
 from headrace.api.operations import NONE
 from headrace.api.reply_budget import ReplyBudget
@@ -264,6 +265,33 @@ def test_requests_whose_answers_wait_have_a_budget(monkeypatch: pytest.MonkeyPat
         connections[1][0].connection_lost(None)
         await asyncio.sleep(1)
         assert room.story.count(f"handled {LARGE}") == 3, "who is gone has given it back"
+
+    run(story())
+
+
+def test_a_request_that_fails_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_work_module, "REQUESTS_BYTES", 20 << 20)
+
+    async def fails_later() -> Message:
+        raise Disconnect("later")
+
+    async def story() -> None:
+        def fail(request: Request) -> Reply:
+            if not room.story.count(f"handled {LARGE}") % 2:
+                return fails_later()
+            raise Disconnect("at once")
+
+        room = Room(fail)
+        gc.disable()  # an exception and its frames keep each other
+        try:
+            for number in range(1, 5):
+                connection, wire = room.connect()
+                send(connection, frame(LARGE))
+                await asyncio.sleep(1)
+                assert room.story.count(f"handled {LARGE}") == number
+                assert wire.closed
+        finally:
+            gc.enable()
 
     run(story())
 
