@@ -50,7 +50,7 @@ class CreateTopics:
             try:
                 new = _new_topic(topic, times[topic.name])
             except KafkaError as error:
-                refused[topic.name] = error
+                refused[topic.name] = error.with_traceback(None)  # its frames would keep all others
             else:
                 making[topic.name] = self._controller.create_topic(new, validate_only=body.validate_only)
             if pace.is_over():

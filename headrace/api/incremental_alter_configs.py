@@ -71,7 +71,7 @@ def alter_resources(
             )
             asked.append((resource, answer))
         except KafkaError as error:
-            asked.append((resource, error))
+            asked.append((resource, error.with_traceback(None)))  # its frames would keep all others
         if pace.is_over():
             yield
     return _answer(asked)

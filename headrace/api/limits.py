@@ -26,6 +26,8 @@ FEWER_ITEMS: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.DELETE_TOPICS: 20_000,
         ApiKey.ALTER_CONFIGS: 50_000,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: 50_000,
+        ApiKey.ELECT_LEADERS: 120_000,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: 120_000,
         ApiKey.DELETE_GROUPS: 20_000,  # each with a record of its own
         ApiKey.LEAVE_GROUP: 10_000,  # members of one group, of which a message is made in one go
         ApiKey.JOIN_GROUP: 10_000,

@@ -40,6 +40,18 @@ def caller(port: int) -> Caller:
     return Caller(Peer("client", port, "", 0))
 
 
+def test_a_fetch_of_very_many_partitions_waits_for_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        room = Room()
+        for most, waited_s in ((COUNT, 60.0), (COUNT - 1, 1.0)):
+            monkeypatch.setattr(fetch, "AT_ONCE_ITEMS", most)
+            began_s = room.clock.monotonic()
+            await settled(room.ask(*range(COUNT), max_wait_ms=60_000))
+            assert room.clock.monotonic() - began_s == pytest.approx(waited_s, abs=0.1)
+
+    sim_loop.run(story(), seed=1)
+
+
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (fetch, fetch_reading, fetch_sessions):
