@@ -4,10 +4,10 @@ A consumer with isolation level 1 (read_committed) gets what lies before the las
 aborted transactions in it, by which it leaves out their records.
 
 Stage one reads. If that gives fewer than min_bytes and no news, the reply waits once, until enough visible bytes have
-been appended or max_wait has passed, and reads once more. A fetch of very many partitions is read in pieces, enters each
-as a waiter when it has read it, and waits for a second at most. A request for which the express lane has waited already
-(express_fetch.py) is answered with what there is. Bytes that are not in memory are read off the event loop. The first
-batch goes out whole even if it is larger than the limits (KIP-74).
+been appended or max_wait has passed, and reads once more. A fetch of very many partitions is read in pieces, enters
+each as a waiter when it has read it, and waits for a second at most. A request for which the express lane has waited
+already (express_fetch.py) is answered with what there is. Bytes that are not in memory are read off the event loop. The
+first batch goes out whole even if it is larger than the limits (KIP-74).
 
 Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
 From version 16 on, a client that asks the wrong broker or has an old epoch is told who leads (KIP-951, leader_hints).
