@@ -32,6 +32,8 @@ FEWER_ITEMS: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.LEAVE_GROUP: 10_000,  # members of one group, of which a message is made in one go
         ApiKey.JOIN_GROUP: 10_000,
         ApiKey.SYNC_GROUP: 10_000,
+        ApiKey.OFFSET_FETCH: 120_000,  # looked up in one go
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: 120_000,  # what one member has
         ApiKey.OFFSET_DELETE: 20_000,
         ApiKey.ADD_PARTITIONS_TO_TXN: 20_000,
         ApiKey.UPDATE_FEATURES: 1_000,

@@ -13,6 +13,8 @@ one begins, unless the answer has to wait for others. So one large request is in
   may take;
 - encoded responses that are not sent yet, which count in the budget for replies.
 
+Full garbage collections wait meanwhile (full_collections.py).
+
 Invariant: whoever has the turn waits for nothing but the thread, the event loop, and for room for its reply, which
 those who do not read theirs are made to give back.
 """
@@ -20,7 +22,8 @@ those who do not read theirs are made to give back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import GeneratorType
 from typing import Any
 
@@ -29,6 +32,7 @@ from headrace.api.limits import AT_ONCE_ITEMS, ITEM_BYTES
 from headrace.api.pieces import finish
 from headrace.api.reply_budget import Grant, ReplyBudget, granted
 from headrace.server.answering import Buffer
+from headrace.server.full_collections import full_collections
 from headrace.server.reply_frame import reply_frame
 from headrace.server.unfinished import UnfinishedRequests
 from headrace.wire import frames
@@ -65,7 +69,7 @@ class LongWork:
         self._unfinished.keep(waiting, len(frame))
         try:
             grants.append(await self._requests.wait(min(len(frame), most_items) * ITEM_BYTES, caller))
-            async with self._turn:
+            async with self._my_turn():
                 api_key, version, _, at = header
                 body = await self._computing.off_loop(
                     decode_request, api_key, version, memoryview(frame), at, most_items
@@ -79,14 +83,20 @@ class LongWork:
     async def steps(self, header: frames.RequestHeader, caller: Caller, steps: Steps[Any]) -> Result:
         """The rest of a handler's steps; the whole reply, if that is known then."""
         try:
-            async with self._turn:
+            async with self._my_turn():
                 return await self._stage_one(header, caller, steps)
         finally:
             steps.close()
 
     async def reply(self, header: frames.RequestHeader, caller: Caller, message: Message) -> list[Buffer]:
-        async with self._turn:
+        async with self._my_turn():
             return await self._encoded(header, caller, message)
+
+    @asynccontextmanager
+    async def _my_turn(self) -> AsyncIterator[None]:
+        async with self._turn:
+            with full_collections.postponed():
+                yield
 
     async def _stage_one(self, header: frames.RequestHeader, caller: Caller, reply: Reply) -> Result:
         if isinstance(reply, GeneratorType):

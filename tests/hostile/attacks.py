@@ -317,7 +317,7 @@ ATTACKS = (
     Attack("largest-fetches", "{amount} connections with one Fetch of 249,000 unknown partitions each", 2, 10,
            _largest_fetches, most_mb=500),
     Attack("sessions", "{amount} fetch sessions with 200,000 unknown partitions each", 2, 15, _sessions,
-           most_mb=200),
+           most_mb=300),
     Attack("unfinished-frames", "{amount} connections that each send 99 of 100 MB of a request", 4, 30,
            _unfinished_frames),
     Attack("idle-connections", "{amount} idle connections, at most 1024 descriptors", 1_500, 1_500,
