@@ -123,15 +123,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _no_response_has_a_field_that_no_version_knows() -> Iterator[None]:
     """A field that is misspelt would silently be sent as its default; in tests it is an error."""
-    from headrace.server import dispatch
+    from headrace.server import reply_frame
     from headrace.wire.messages import check_fields
 
-    plain = dispatch.encode_response
+    plain = reply_frame.encode_response
 
-    def checked(api_key: int, version: int, message: Any) -> Any:
+    def checked(api_key: int, version: int, message: Any, most_items: int) -> Any:
         check_fields(api_key, "response", message)
-        return plain(api_key, version, message)
+        return plain(api_key, version, message, most_items)
 
-    dispatch.encode_response = checked
+    reply_frame.encode_response = checked
     yield
-    dispatch.encode_response = plain
+    reply_frame.encode_response = plain

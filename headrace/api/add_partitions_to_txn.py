@@ -10,11 +10,13 @@ if the request repeats them. transaction_errors decides which errors a version g
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from msgspec import Struct
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.api.transaction_errors import told
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
 from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
@@ -41,24 +43,27 @@ class AddPartitionsToTxn:
         self._transactions = transactions
         self._topics = topics
 
-    def __call__(self, request: Request) -> Reply:
-        body = request.body
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        body, pace = request.body, Pace()
         if request.version < _MANY:
             name = body.v3_and_below_transactional_id
             producer_id, epoch = body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
             asked = [self._ask(name, producer_id, epoch, body.v3_and_below_topics, verify=False, version=0)]
         else:
-            asked = [
-                self._ask(
-                    part.transactional_id,
-                    part.producer_id,
-                    part.producer_epoch,
-                    part.topics,
-                    verify=part.verify_only,
-                    version=BUMPING_VERSION,
+            asked = []
+            for part in body.transactions:
+                asked.append(
+                    self._ask(
+                        part.transactional_id,
+                        part.producer_id,
+                        part.producer_epoch,
+                        part.topics,
+                        verify=part.verify_only,
+                        version=BUMPING_VERSION,
+                    )
                 )
-                for part in body.transactions
-            ]
+                if pace.is_over(1 + len(asked[-1].codes)):
+                    yield
         return _answer(asked, request.version)
 
     def _ask(
@@ -82,7 +87,7 @@ class AddPartitionsToTxn:
 
 async def _answer(asked: list[_Asked], version: int) -> Message:
     results = []
-    for part in asked:
+    async for part in in_turns(asked):
         if part.pending is not None:
             try:
                 reply = await part.pending

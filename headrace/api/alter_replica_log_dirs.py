@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -19,13 +20,18 @@ class AlterReplicaLogDirs:
         self._host = host
         self._folder = folder
 
-    def __call__(self, request: Request) -> Message:
-        results: dict[str, list[Message]] = {}
-        for folder in request.body.dirs:
-            for topic in folder.topics:
+    def __call__(self, request: Request) -> Steps[Message]:
+        results, pace = dict[str, list[Message]](), Pace()
+        for asked in request.body.dirs:
+            folder = Path(asked.path)
+            for topic in asked.topics:
                 for index in topic.partitions:
-                    code = self._place(Path(folder.path), topic.name, index)
+                    code = self._place(folder, topic.name, index)
                     results.setdefault(topic.name, []).append(Message(partition_index=index, error_code=code))
+                    if pace.is_over():
+                        yield
+            if pace.is_over():
+                yield
         return Message(
             results=[Message(topic_name=name, partitions=partitions) for name, partitions in results.items()]
         )

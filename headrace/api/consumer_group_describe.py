@@ -2,15 +2,17 @@
 
 For a classic group or one that does not exist, the error is GROUP_ID_NOT_FOUND; clients then use DescribeGroups. v1
 adds which members use the classic protocol. No client is restricted, so the authorized operations, if requested, are
-all that a group has.
+all that a group has. A group that is named repeatedly is described once, since its description may be large.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from headrace.api.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED_FOR
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.coordinators.groups.consumer_commands import ConsumerGroupDescription, DescribeConsumerGroup
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
@@ -27,17 +29,18 @@ class ConsumerGroupDescribe:
         self._groups = groups
         self._topics = topics
 
-    def __call__(self, request: Request) -> Reply:
-        names: list[str] = request.body.group_ids
-        described = [self._groups.submit(DescribeConsumerGroup(name)) for name in names]
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        described, pace = dict[str, asyncio.Future[ConsumerGroupDescription]](), Pace()
+        for name in dict.fromkeys(request.body.group_ids):
+            described[name] = self._groups.submit(DescribeConsumerGroup(name))
+            if pace.is_over():
+                yield
         operations = ALL_OF_A_GROUP if request.body.include_authorized_operations else NOT_ASKED_FOR
-        return self._answer(names, described, operations)
+        return self._answer(described, operations)
 
-    async def _answer(
-        self, names: list[str], described: list[asyncio.Future[ConsumerGroupDescription]], operations: int
-    ) -> Message:
+    async def _answer(self, described: dict[str, asyncio.Future[ConsumerGroupDescription]], operations: int) -> Message:
         groups = []
-        for name, description in zip(names, described, strict=True):
+        async for name, description in in_turns(described.items()):
             try:
                 found = await description
             except KafkaError as error:

@@ -7,6 +7,9 @@ None means that no reply is sent (Produce with acks=0).
 
 A request whose stage one takes long answers `Held`: stage one goes on in later turns of the event loop, or in a thread,
 and the connection handles nothing else until it is over. So the order of requests stays the order of their effects.
+A handler whose work grows with what is asked, or with the cluster, is a generator that yields after each piece
+(`Steps`, see api.pieces). What needs more than one piece is held likewise, by the dispatcher. Building a response that
+was waited for may be such work too: an awaitable may give steps.
 
 Views into the request's buffer (`records`) are valid in stage one only.
 
@@ -17,13 +20,16 @@ are told who sent the request (`Caller`), so that both can ask the gate (api.gat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Generator
+from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
 from headrace.wire.batches import Buffer
 from headrace.wire.messages import Message
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
 
 ANONYMOUS = "User:ANONYMOUS"
 PLAINTEXT = "PLAINTEXT"
@@ -85,7 +91,8 @@ class Held(NamedTuple):
     reply: Awaitable[Message | Awaitable[Message] | None]
 
 
-Reply = Message | Awaitable[Message] | Held | None
+Built = Message | Steps[Message]
+Reply = Message | Awaitable[Built] | Held | Steps[Message | Awaitable[Built] | None] | None
 Handler = Callable[[Request], Reply]
 # (frame, version, where the body begins, correlation id, caller) -> the whole reply; None if the handler must do it
 Express = Callable[[memoryview, int, int, int, Caller], list[Buffer] | Parked | None]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.deadline import result_of, settle
+from headrace.api.pieces import Pace, in_turns
 from headrace.cluster.controller import Controller
 from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
+
+_TOPICS = 20  # that the controller is asked for in one piece
 
 
 class CreatePartitions:
@@ -19,8 +23,8 @@ class CreatePartitions:
         self._controller = controller
         self._clock = clock
 
-    def __call__(self, request: Request) -> Reply:
-        body = request.body
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        body, pace = request.body, Pace(_TOPICS)
         times = Counter(topic.name for topic in body.topics)
         growing: dict[str, asyncio.Future[TopicImage] | None] = {}
         for topic in body.topics:
@@ -31,12 +35,14 @@ class CreatePartitions:
             growing[topic.name] = self._controller.add_partitions(
                 topic.name, topic.count, assignments, validate_only=body.validate_only
             )
+            if pace.is_over():
+                yield
         return self._answer(growing, body.timeout_ms)
 
     async def _answer(self, growing: dict[str, asyncio.Future[TopicImage] | None], timeout_ms: int) -> Message:
         await settle(self._clock, timeout_ms, [answer for answer in growing.values() if answer is not None])
         results = []
-        for name, answer in growing.items():
+        async for name, answer in in_turns(growing.items()):
             try:
                 if answer is None:
                     raise KafkaError(ErrorCode.invalid_request, f"topic {name!r} appears more than once in the request")

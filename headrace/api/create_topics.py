@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.deadline import result_of, settle
+from headrace.api.pieces import Pace
 from headrace.api.setting_entries import BrokerPlaces, places_of, topic_entries
 from headrace.cluster.controller import Controller
 from headrace.cluster.topic_changes import NewTopic
@@ -21,6 +22,8 @@ from headrace.model.image import TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
+
+TOPICS = 20  # that the controller is asked for, or that are described with all settings, in one piece
 
 
 class CreateTopics:
@@ -38,8 +41,8 @@ class CreateTopics:
         self._broker_id = broker_id
         self._file_settings = file_settings
 
-    def __call__(self, request: Request) -> Reply:
-        body = request.body
+    def __call__(self, request: Request) -> Steps[Awaitable[Steps[Message]]]:
+        body, pace = request.body, Pace(TOPICS)
         times = Counter(topic.name for topic in body.topics)
         making: dict[str, asyncio.Future[TopicImage]] = {}
         refused: dict[str, KafkaError] = {}
@@ -47,21 +50,28 @@ class CreateTopics:
             try:
                 new = _new_topic(topic, times[topic.name])
             except KafkaError as error:
-                refused[topic.name] = error
+                refused[topic.name] = error.with_traceback(None)  # its frames would keep all others
             else:
                 making[topic.name] = self._controller.create_topic(new, validate_only=body.validate_only)
-        return self._answer(list(times), making, refused, body.timeout_ms)
+            if pace.is_over():
+                yield
+        return self._made(list(times), making, refused, body.timeout_ms)
 
-    async def _answer(
+    async def _made(
         self,
         names: list[str],
         making: dict[str, asyncio.Future[TopicImage]],
         refused: dict[str, KafkaError],
         timeout_ms: int,
-    ) -> Message:
+    ) -> Steps[Message]:
         await settle(self._clock, timeout_ms, list(making.values()))
+        return self._answer(names, making, refused)
+
+    def _answer(
+        self, names: list[str], making: dict[str, asyncio.Future[TopicImage]], refused: dict[str, KafkaError]
+    ) -> Steps[Message]:
         places = places_of(self._view.image, self._broker_id, self._file_settings)
-        topics = []
+        topics, pace = list[Message](), Pace(TOPICS)
         for name in names:
             try:
                 if name in refused:
@@ -69,6 +79,8 @@ class CreateTopics:
                 topics.append(_made(result_of(making[name]), places))
             except KafkaError as error:
                 topics.append(Message(name=name, error_code=error.code, error_message=error.message))
+            if pace.is_over():
+                yield
         return Message(topics=topics)
 
 

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.coordinators.groups.commands import DeleteGroup
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+
+_GROUPS = 50  # in one piece: each is written to the journal
 
 
 class DeleteGroups:
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
 
-    def __call__(self, request: Request) -> Reply:
-        names: list[str] = request.body.groups_names
-        return _answer(names, [self._groups.submit(DeleteGroup(name)) for name in names])
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        deleted, pace = list[tuple[str, asyncio.Future[ErrorCode]]](), Pace(_GROUPS)
+        for name in request.body.groups_names:
+            deleted.append((name, self._groups.submit(DeleteGroup(name))))
+            if pace.is_over():
+                yield
+        return _answer(deleted)
 
 
-async def _answer(names: list[str], deleted: list[asyncio.Future[ErrorCode]]) -> Message:
+async def _answer(deleted: list[tuple[str, asyncio.Future[ErrorCode]]]) -> Message:
     results = []
-    for name, answered in zip(names, deleted, strict=True):
+    async for name, answered in in_turns(deleted):
         try:
             code = await answered
         except KafkaError as error:

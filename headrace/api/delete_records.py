@@ -7,9 +7,11 @@ back. If that takes longer than the timeout, the client gets REQUEST_TIMED_OUT; 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.deadline import result_of, settle
+from headrace.api.pieces import Pace, in_turns
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
 from headrace.replicas.host import ReplicaHost
@@ -26,11 +28,15 @@ class DeleteRecords:
         self._host = host
         self._clock = clock
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
         waiting: _Waiting = []
-        topics = []
+        topics, pace = [], Pace()
         for topic in request.body.topics:
-            partitions = [self._one(topic.name, asked, waiting) for asked in topic.partitions]
+            partitions = []
+            for asked in topic.partitions:
+                partitions.append(self._one(topic.name, asked, waiting))
+                if pace.is_over():
+                    yield
             topics.append(Message(name=topic.name, partitions=partitions))
         response = Message(topics=topics)
         return response if not waiting else self._when_deleted(response, waiting, request.body.timeout_ms)
@@ -52,7 +58,7 @@ class DeleteRecords:
 
     async def _when_deleted(self, response: Message, waiting: _Waiting, timeout_ms: int) -> Message:
         await settle(self._clock, timeout_ms, [deleted for deleted, _ in waiting])
-        for deleted, answer in waiting:
+        async for deleted, answer in in_turns(waiting):
             try:
                 result_of(deleted)
             except KafkaError as error:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
+from collections.abc import Awaitable
 from typing import Any
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.deadline import result_of, settle
+from headrace.api.pieces import Pace, in_turns
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.model.image import TopicImage
@@ -22,6 +24,7 @@ from headrace.world.clock import Clock
 
 _Asked = tuple[str | None, uuid.UUID | None]  # a name or an id
 _Deleting = dict[_Asked, asyncio.Future[TopicImage]]
+_TOPICS = 20  # that the controller is asked for in one piece
 
 
 class DeleteTopics:
@@ -31,8 +34,8 @@ class DeleteTopics:
         self._clock = clock
         self._enabled = enabled
 
-    def __call__(self, request: Request) -> Reply:
-        body = request.body
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        body, pace = request.body, Pace(_TOPICS)
         if request.version >= 6:
             asked = [(topic.name, topic.topic_id) for topic in body.topics]
         else:
@@ -42,7 +45,11 @@ class DeleteTopics:
             why = "topic deletion is disabled: delete.topic.enable is off"
             return self._answer({one: _refused(code, why) for one in asked}, body.timeout_ms)
         times = Counter(map(self._meant, asked))
-        deleting = {one: self._delete(*one, times[self._meant(one)]) for one in dict.fromkeys(asked)}
+        deleting: _Deleting = {}
+        for one in dict.fromkeys(asked):
+            deleting[one] = self._delete(*one, times[self._meant(one)])
+            if pace.is_over():
+                yield
         return self._answer(deleting, body.timeout_ms)
 
     def _meant(self, asked: _Asked) -> object:
@@ -71,7 +78,7 @@ class DeleteTopics:
     async def _answer(self, deleting: _Deleting, timeout_ms: int) -> Message:
         await settle(self._clock, timeout_ms, list(deleting.values()))
         responses = []
-        for (name, topic_id), answer in deleting.items():
+        async for (name, topic_id), answer in in_turns(deleting.items()):
             try:
                 gone = result_of(answer)
                 responses.append(Message(name=gone.name, topic_id=gone.id))

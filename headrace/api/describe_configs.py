@@ -2,7 +2,8 @@
 
 No keys (null, or an empty list) means all of them. A broker returns only its own settings, and for the name "" those
 that were set dynamically for all brokers. A group need not exist. headrace has no client metrics subscriptions, so each
-returns an empty list; loggers are not configurable and are rejected.
+returns an empty list; loggers are not configurable and are rejected. A resource that is named repeatedly is described
+once, with the keys that were asked for last.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 
-from headrace.api.contract import Peer, Request
+from headrace.api.contract import Peer, Request, Steps
 from headrace.api.known_brokers import AddressOf
+from headrace.api.pieces import Pace
 from headrace.api.setting_entries import (
     Entry,
     all_brokers_entries,
@@ -38,6 +40,9 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+_RESOURCES = 10  # that are described in one piece: each has dozens of settings
+
+
 class DescribeConfigs:
     def __init__(
         self,
@@ -53,8 +58,13 @@ class DescribeConfigs:
         self._broker_id = broker_id
         self._file_settings = file_settings
 
-    def __call__(self, request: Request) -> Message:
-        return Message(results=[self._result(asked, request) for asked in request.body.resources])
+    def __call__(self, request: Request) -> Steps[Message]:
+        results, pace = list[Message](), Pace(_RESOURCES)
+        for asked in {(asked.resource_type, asked.resource_name): asked for asked in request.body.resources}.values():
+            results.append(self._result(asked, request))
+            if pace.is_over():
+                yield
+        return Message(results=results)
 
     def _result(self, asked: Message, request: Request) -> Message:
         body = request.body

@@ -1,15 +1,18 @@
 """DescribeGroups, v0 to v6: a group's state, its members, and their assignments.
 
 Up to v5 a group that does not exist is described as dead; from v6 on it also gets GROUP_ID_NOT_FOUND and a message
-(KIP-1043). No client is restricted, so the authorized operations (v3), if requested, are all that a group has.
+(KIP-1043). No client is restricted, so the authorized operations (v3), if requested, are all that a group has. A group
+that is named repeatedly is described once, since its description may be large.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from headrace.api.authorized_operations import ALL_OF_A_GROUP, NOT_ASKED_FOR
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.coordinators.groups.commands import DescribeGroup, GroupDescription
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -22,18 +25,21 @@ class DescribeGroups:
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
 
-    def __call__(self, request: Request) -> Reply:
-        names: list[str] = request.body.groups
-        described = [self._groups.submit(DescribeGroup(name)) for name in names]
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        described, pace = dict[str, asyncio.Future[GroupDescription | str]](), Pace()
+        for name in dict.fromkeys(request.body.groups):
+            described[name] = self._groups.submit(DescribeGroup(name))
+            if pace.is_over():
+                yield
         operations = ALL_OF_A_GROUP if request.body.include_authorized_operations else NOT_ASKED_FOR
-        return _answer(names, described, operations, request.version)
+        return _answer(described, operations, request.version)
 
 
 async def _answer(
-    names: list[str], described: list[asyncio.Future[GroupDescription | str]], operations: int, version: int
+    described: dict[str, asyncio.Future[GroupDescription | str]], operations: int, version: int
 ) -> Message:
     groups = []
-    for name, description in zip(names, described, strict=True):
+    async for name, description in in_turns(described.items()):
         try:
             found = await description
         except KafkaError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode
@@ -19,12 +20,14 @@ class DescribeLogDirs:
         self._folder = folder
         self._space = space
 
-    def __call__(self, request: Request) -> Message:
-        asked = request.body.topics
+    def __call__(self, request: Request) -> Steps[Message]:
+        asked, pace = request.body.topics, Pace()
         wanted = None if asked is None else {topic.topic: set(topic.partitions) for topic in asked}
         topics: dict[str, list[Message]] = {}
         offline = False
-        for partition in self._host.partitions():
+        for partition in list(self._host.partitions()):
+            if pace.is_over():
+                yield
             offline = offline or partition.log.offline is not None
             if wanted is None or partition.index in wanted.get(partition.topic, ()):
                 topics.setdefault(partition.topic, []).append(_partition(partition))

@@ -9,8 +9,9 @@ the ISR and may still be elected; the last known ones were the last in the ISR, 
 from __future__ import annotations
 
 from headrace.api.authorized_operations import ALL_OF_A_TOPIC
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
 from headrace.api.metadata import partition_message
+from headrace.api.pieces import Pace
 from headrace.cluster.view import ClusterView
 from headrace.model.image import ClusterImage, PartitionImage
 from headrace.model.names import topic_name_problem
@@ -24,23 +25,36 @@ class DescribeTopicPartitions:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
-    def __call__(self, request: Request) -> Message:
+    def __call__(self, request: Request) -> Steps[Message]:
         image, body = self._view.image, request.body
         names = sorted({topic.name for topic in body.topics} or image.topics)
         first_partition = 0
         if body.cursor is not None:
             beside = bool(body.topics) and body.cursor.topic_name not in names
             if beside or body.cursor.partition_index < 0:
-                return Message(topics=[Message(error_code=ErrorCode.invalid_request, name=name) for name in names])
+                return (yield from _refused(names))
             names = [name for name in names if name >= body.cursor.topic_name]
             if names and names[0] == body.cursor.topic_name:
                 first_partition = body.cursor.partition_index
-        return _page(image, names, first_partition, max(1, min(body.response_partition_limit, MAX_PARTITIONS)))
+        return (
+            yield from _page(image, names, first_partition, max(1, min(body.response_partition_limit, MAX_PARTITIONS)))
+        )
 
 
-def _page(image: ClusterImage, names: list[str], first_partition: int, room: int) -> Message:
-    topics: list[Message] = []
+def _refused(names: list[str]) -> Steps[Message]:
+    topics, pace = list[Message](), Pace()
     for name in names:
+        topics.append(Message(error_code=ErrorCode.invalid_request, name=name))
+        if pace.is_over():
+            yield
+    return Message(topics=topics)
+
+
+def _page(image: ClusterImage, names: list[str], first_partition: int, room: int) -> Steps[Message]:
+    topics, pace = list[Message](), Pace()
+    for name in names:
+        if pace.is_over():
+            yield
         found = image.topics.get(name)
         if found is None:
             topics.append(Message(error_code=_why_not(name), name=name))

@@ -1,10 +1,15 @@
-"""DescribeTransactions, v0: the coordinator's state of transactional ids (KIP-664)."""
+"""DescribeTransactions, v0: the coordinator's state of transactional ids (KIP-664).
+
+One that is named repeatedly is described once, since it may have very many partitions.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.coordinators.transactions.commands import DescribeTransaction
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.coordinators.transactions.transaction import Transaction
@@ -16,14 +21,18 @@ class DescribeTransactions:
     def __init__(self, transactions: TransactionCoordinator) -> None:
         self._transactions = transactions
 
-    def __call__(self, request: Request) -> Reply:
-        names = request.body.transactional_ids
-        return _answer([(name, self._transactions.submit(DescribeTransaction(name))) for name in names])
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        asked, pace = list[tuple[str, asyncio.Future[Transaction | None]]](), Pace()
+        for name in dict.fromkeys(request.body.transactional_ids):
+            asked.append((name, self._transactions.submit(DescribeTransaction(name))))
+            if pace.is_over():
+                yield
+        return _answer(asked)
 
 
 async def _answer(asked: list[tuple[str, asyncio.Future[Transaction | None]]]) -> Message:
     states = []
-    for name, pending in asked:
+    async for name, pending in in_turns(asked):
         try:
             transaction = await pending
             if transaction is None:

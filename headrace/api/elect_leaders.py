@@ -1,15 +1,17 @@
 """ElectLeaders, v0 to v2: elects the preferred replica (type 0), or any live one where there is no leader (type 1).
 
-Null means every partition; then those that need no election are omitted from the response, as in Kafka.
+Null means every partition; then those that need no election are omitted from the response, as in Kafka. A partition
+that is named repeatedly is elected once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.deadline import result_of, settle
+from headrace.api.pieces import Pace, in_turns
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.model.image import PartitionImage
@@ -19,6 +21,7 @@ from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
 _PREFERRED, _UNCLEAN = 0, 1
+_PARTITIONS = 100  # that the controller is asked about in one piece
 
 
 class ElectLeaders:
@@ -27,15 +30,17 @@ class ElectLeaders:
         self._view = view
         self._clock = clock
 
-    def __call__(self, request: Request) -> Reply:
-        body = request.body
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
+        body, pace = request.body, Pace(_PARTITIONS)
         if body.election_type not in (_PREFERRED, _UNCLEAN):
             return Message(error_code=ErrorCode.invalid_request)
         unclean = body.election_type == _UNCLEAN
-        electing = [
-            (topic, index, self._controller.elect_leader(topic, index, unclean=unclean))
-            for topic, index in self._asked(body)
-        ]
+        electing: dict[TopicPartition, asyncio.Future[PartitionImage]] = {}
+        for place in self._asked(body):
+            if place not in electing:
+                electing[place] = self._controller.elect_leader(*place, unclean=unclean)
+            if pace.is_over():
+                yield
         return self._answer(electing, body.timeout_ms, everything=body.topic_partitions is None)
 
     def _asked(self, body: Message) -> Iterator[TopicPartition]:
@@ -49,11 +54,11 @@ class ElectLeaders:
                     yield TopicPartition(asked.topic, index)
 
     async def _answer(
-        self, electing: list[tuple[str, int, asyncio.Future[PartitionImage]]], timeout_ms: int, everything: bool
+        self, electing: dict[TopicPartition, asyncio.Future[PartitionImage]], timeout_ms: int, everything: bool
     ) -> Message:
-        await settle(self._clock, timeout_ms, [answer for _, _, answer in electing])
+        await settle(self._clock, timeout_ms, list(electing.values()))
         results: dict[str, list[Message]] = {}
-        for topic, index, answer in electing:
+        async for (topic, index), answer in in_turns(electing.items()):
             result = Message(partition_id=index)
             try:
                 result_of(answer)

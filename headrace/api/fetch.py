@@ -4,10 +4,10 @@ A consumer with isolation level 1 (read_committed) gets what lies before the las
 aborted transactions in it, by which it leaves out their records.
 
 Stage one reads. If that gives fewer than min_bytes and no news, the reply waits once, until enough visible bytes have
-been appended or max_wait has passed, and reads once more. A fetch of very many partitions is read in pieces, and enters
-each as a waiter when it has read it. A request for which the express lane has waited already
-(express_fetch.py) is answered with what there is. Bytes that are not in memory are read off the event loop. The first
-batch goes out whole even if it is larger than the limits (KIP-74).
+been appended or max_wait has passed, and reads once more. A fetch of very many partitions is read in pieces, enters
+each as a waiter when it has read it, and waits for a second at most. A request for which the express lane has waited
+already (express_fetch.py) is answered with what there is. Bytes that are not in memory are read off the event loop. The
+first batch goes out whole even if it is larger than the limits (KIP-74).
 
 Sessions: see fetch_sessions. From version 13 on topics are named by id. An unknown id is UNKNOWN_TOPIC_ID.
 From version 16 on, a client that asks the wrong broker or has an old epoch is told who leads (KIP-951, leader_hints).
@@ -25,11 +25,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from headrace.api.contract import Caller, Reply, Request
+from headrace.api.contract import Caller, Reply, Request, Steps
 from headrace.api.fetch_reading import Again, Attempt, FetchReading, PartitionRead, diverging
 from headrace.api.fetch_sessions import FetchSessions, WantedPartition
 from headrace.api.gate import Gate
-from headrace.api.pieces import PIECE, Answer, Steps, settled
+from headrace.api.limits import AT_ONCE_ITEMS
+from headrace.api.pieces import PIECE, Answer, settled
 from headrace.api.replica_fetch import ReplicaFetch
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
@@ -40,6 +41,7 @@ from headrace.world.clock import Clock
 from headrace.world.entropy import Entropy
 
 READ_COMMITTED = 1
+_WIDE_WAIT_MS = 1000  # at most, for very many partitions: what such a fetch holds is memory that others wait for
 
 
 class Fetch:
@@ -75,6 +77,8 @@ class Fetch:
         except KafkaError as error:
             return Message(error_code=error.code)
         reader = ConsumerReader(body, request.caller, self._host, self._gate)
+        if len(plan.wanted) > AT_ONCE_ITEMS:
+            body.max_wait_ms = min(body.max_wait_ms, _WIDE_WAIT_MS)
         may_wait = body.max_wait_ms > 0 and not request.has_waited and bool(plan.wanted)
         wanted_bytes: int = min(body.min_bytes, body.max_bytes)
         wait = self._wait((), reader, wanted_bytes, body) if may_wait and len(plan.wanted) > PIECE else None

@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Generic, Protocol
 
-from headrace.api.contract import Caller
+from headrace.api.contract import Caller, Steps
 from headrace.api.fetch_sessions import FetchPlan, W
 from headrace.api.leader_hints import LeaderHints
-from headrace.api.pieces import PIECE, Answer, Pieces, Steps, settled
+from headrace.api.pieces import PIECE, Answer, Pieces, settled
 from headrace.api.reply_budget import FREE_BYTES, SMALL_BYTES, Grant, ReplyBudget, granted
 from headrace.log.reading import Slice
 from headrace.replicas.host import ReplicaHost

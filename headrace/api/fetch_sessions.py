@@ -21,7 +21,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from headrace.api.pieces import PIECE, Steps
+from headrace.api.contract import Steps
+from headrace.api.pieces import PIECE
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock

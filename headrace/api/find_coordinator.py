@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from headrace.api.contract import Peer, Reply, Request
+from headrace.api.contract import Peer, Reply, Request, Steps
 from headrace.api.known_brokers import AddressOf
+from headrace.api.pieces import Pace, finish
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.runtime import partition_for
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -54,8 +55,11 @@ class FindCoordinator:
             return _response([_refused(key, refusal) for key in keys])
         if name not in self._topics.image().topics:
             return self._after_making_the_topic(name, keys, request.peer)
-        found = self._find(name, keys, request.peer)
-        return _response(found) if _all_known(found) else self._after_an_election(name, keys, request.peer)
+        return self._found(name, keys, request.peer)
+
+    def _found(self, name: str, keys: list[str], peer: Peer) -> Steps[Message | Awaitable[Message]]:
+        found = yield from self._find(name, keys, peer)
+        return _response(found) if _all_known(found) else self._after_an_election(name, keys, peer)
 
     async def _after_making_the_topic(self, name: str, keys: list[str], peer: Peer) -> Message:
         try:
@@ -68,18 +72,22 @@ class FindCoordinator:
 
     async def _after_an_election(self, name: str, keys: list[str], peer: Peer) -> Message:
         give_up_at = self._clock.monotonic() + _ELECTION_S
-        while not _all_known(found := self._find(name, keys, peer)) and self._clock.monotonic() < give_up_at:
+        while not _all_known(found := await finish(self._find(name, keys, peer))):
+            if self._clock.monotonic() >= give_up_at:
+                break
             await self._clock.sleep(_LOOK_S)
         return _response(found)
 
-    def _find(self, name: str, keys: list[str], peer: Peer) -> list[Message]:
+    def _find(self, name: str, keys: list[str], peer: Peer) -> Steps[list[Message]]:
         image = self._topics.image()
         topic = image.topics.get(name)
         if topic is None:
             made = KafkaError(ErrorCode.coordinator_not_available, f"{name} is being created; try again")
             return [_refused(key, made) for key in keys]
-        found = []
+        found, pace = [], Pace()
         for key in keys:
+            if pace.is_over():
+                yield
             index = partition_for(key, len(topic.partitions))
             broker = image.brokers.get(topic.partitions[index].leader)
             if broker is None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Reply, Request, Steps
 from headrace.api.describe_configs import ResourceType, refused_resource
+from headrace.api.pieces import Pace, in_turns
 from headrace.cluster.controller import Controller
 from headrace.cluster.setting_changes import Resource, SettingChange, SettingOperation
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -22,6 +23,7 @@ _KINDS: Mapping[int, Resource] = {
     ResourceType.BROKER: "broker",
     ResourceType.GROUP: "group",
 }
+_RESOURCES = 20  # that the controller is asked to change in one piece
 _OPERATIONS = {operation.value: operation for operation in SettingOperation}
 
 
@@ -48,8 +50,9 @@ def alter_resources(
     changes_of: Callable[[Message], Sequence[SettingChange]],
     *,
     replace_all: bool = False,
-) -> Reply:
+) -> Steps[Awaitable[Message]]:
     """The shared part of AlterConfigs and IncrementalAlterConfigs."""
+    pace = Pace(_RESOURCES)
     times = Counter((resource.resource_type, resource.resource_name) for resource in body.resources)
     asked: list[tuple[Message, asyncio.Future[Any] | KafkaError]] = []
     for resource in body.resources:
@@ -68,13 +71,15 @@ def alter_resources(
             )
             asked.append((resource, answer))
         except KafkaError as error:
-            asked.append((resource, error))
+            asked.append((resource, error.with_traceback(None)))  # its frames would keep all others
+        if pace.is_over():
+            yield
     return _answer(asked)
 
 
 async def _answer(asked: list[tuple[Message, asyncio.Future[Any] | KafkaError]]) -> Message:
     responses = []
-    for resource, answer in asked:
+    async for resource, answer in in_turns(asked):
         response = Message(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             if isinstance(answer, KafkaError):

@@ -5,8 +5,9 @@ v0 lists only client metrics subscriptions, of which headrace has none. From v1 
 
 from __future__ import annotations
 
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
 from headrace.api.describe_configs import ResourceType
+from headrace.api.pieces import Pace
 from headrace.cluster.view import ClusterView
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
@@ -16,7 +17,7 @@ class ListConfigResources:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
-    def __call__(self, request: Request) -> Message:
+    def __call__(self, request: Request) -> Steps[Message]:
         if request.version == 0:
             return Message(config_resources=[])
         image = self._view.image
@@ -28,10 +29,10 @@ class ListConfigResources:
             ResourceType.BROKER: [str(broker) for broker in sorted(image.brokers)],
             ResourceType.GROUP: sorted(image.group_settings),
         }
-        return Message(
-            config_resources=[
-                Message(resource_name=name, resource_type=kind)
-                for kind in sorted(wanted)
-                for name in names.get(kind, ())
-            ]
-        )
+        resources, pace = list[Message](), Pace()
+        for kind in sorted(wanted):
+            for name in names.get(kind, ()):
+                resources.append(Message(resource_name=name, resource_type=kind))
+                if pace.is_over():
+                    yield
+        return Message(config_resources=resources)

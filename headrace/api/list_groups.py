@@ -5,7 +5,11 @@ v4 filters by state, v5 by type, which is `classic` or `consumer` (KIP-848). Fil
 
 from __future__ import annotations
 
-from headrace.api.contract import Reply, Request
+from collections.abc import Iterable
+
+from headrace.api.contract import Reply, Request, Steps
+from headrace.api.pieces import Pace
+from headrace.coordinators.groups.commands import GroupListing
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.wire.errors import KafkaError
 from headrace.wire.messages import Message
@@ -20,20 +24,25 @@ class ListGroups:
         types = {kind.lower() for kind in request.body.types_filter}
         return self._list(states, types)
 
-    async def _list(self, states: set[str], types: set[str]) -> Message:
+    async def _list(self, states: set[str], types: set[str]) -> Message | Steps[Message]:
         try:
-            listed = await self._groups.list_groups()
+            return _answer(await self._groups.list_groups(), states, types)
         except KafkaError as error:
             return Message(error_code=error.code)
-        return Message(
-            groups=[
+
+
+def _answer(listed: Iterable[GroupListing], states: set[str], types: set[str]) -> Steps[Message]:
+    groups, pace = list[Message](), Pace()
+    for group in listed:
+        if (not states or group.state.lower() in states) and (not types or group.kind in types):
+            groups.append(
                 Message(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type,
                     group_state=group.state,
                     group_type=group.kind,
                 )
-                for group in listed
-                if (not states or group.state.lower() in states) and (not types or group.kind in types)
-            ]
-        )
+            )
+        if pace.is_over():
+            yield
+    return Message(groups=groups)

@@ -13,11 +13,11 @@ watermark (KIP-207), since the end of the log could otherwise go back.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -36,16 +36,22 @@ class ListOffsets:
         self._host = host
         self._off_loop = off_loop
 
-    def __call__(self, request: Request) -> Reply:
-        stable = request.body.isolation_level == READ_COMMITTED
-        twice = _named_twice(request.body)
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
+        pace, stable = Pace(), request.body.isolation_level == READ_COMMITTED
+        named: dict[tuple[str, int], int] = {}
+        for topic in request.body.topics:
+            for asked in topic.partitions:
+                place = (topic.name, asked.partition_index)
+                named[place] = named.get(place, 0) + 1
+            if pace.is_over(1 + len(topic.partitions)):
+                yield
         answers, searches = [], list[tuple[Message, Callable[[], tuple[int, int] | None]]]()
         for topic in request.body.topics:
             partitions = []
             for asked in topic.partitions:
                 answer = Message(partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
                 try:
-                    if (topic.name, asked.partition_index) in twice:
+                    if named[topic.name, asked.partition_index] > 1:
                         raise KafkaError(ErrorCode.invalid_request, "a partition is repeated in the request")
                     _check_meaning(asked.timestamp, request.version)
                     search = self._answer(topic.name, asked, answer, stable)
@@ -54,6 +60,8 @@ class ListOffsets:
                 except KafkaError as error:
                     answer.error_code = _code(error, request.version)
                 partitions.append(answer)
+                if pace.is_over():
+                    yield
             answers.append(Message(name=topic.name, partitions=partitions))
         response = Message(topics=answers)
         return response if not searches else self._search(response, searches)
@@ -89,11 +97,6 @@ class ListOffsets:
             except KafkaError as error:
                 answer.error_code = error.code
         return response
-
-
-def _named_twice(body: Message) -> set[tuple[str, int]]:
-    named = Counter((topic.name, asked.partition_index) for topic in body.topics for asked in topic.partitions)
-    return {place for place, times in named.items() if times > 1}
 
 
 def _check_meaning(when: int, version: int) -> None:

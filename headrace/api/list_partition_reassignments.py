@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace
 from headrace.cluster.view import ClusterView
-from headrace.model.image import ClusterImage, PartitionImage
+from headrace.model.image import NO_LEADER, ClusterImage, PartitionImage
 from headrace.wire.messages import Message
+
+_NONE = PartitionImage(-1, (), (), NO_LEADER, 0, 0, ())  # not being reassigned
 
 
 class ListPartitionReassignments:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
-    def __call__(self, request: Request) -> Message:
-        moving: dict[str, list[Message]] = {}
+    def __call__(self, request: Request) -> Steps[Message]:
+        moving, pace = dict[str, list[Message]](), Pace()
         for topic, partition in _asked(self._view.image, request.body):
+            if pace.is_over():
+                yield
             if partition.adding or partition.removing:
                 moving.setdefault(topic, []).append(
                     Message(
@@ -40,6 +45,5 @@ def _asked(image: ClusterImage, body: Message) -> Iterator[tuple[str, PartitionI
     else:
         for asked in body.topics:
             for index in asked.partition_indexes:
-                found = image.partition(asked.name, index)
-                if found is not None:
-                    yield asked.name, found
+                found = image.partition(asked.name, index) or _NONE
+                yield asked.name, found

@@ -7,7 +7,11 @@ duration filter: clients that leave the field at 0 mean all.
 
 from __future__ import annotations
 
-from headrace.api.contract import Reply, Request
+import re
+from collections.abc import Iterable
+
+from headrace.api.contract import Reply, Request, Steps
+from headrace.api.pieces import Pace
 from headrace.coordinators.groups.topic_patterns import UnfitPattern, compile_pattern
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.coordinators.transactions.transaction import NO_TIME, State, Transaction
@@ -27,28 +31,36 @@ class ListTransactions:
     def __call__(self, request: Request) -> Reply:
         return self._list(request.body)
 
-    async def _list(self, body: Message) -> Message:
+    async def _list(self, body: Message) -> Message | Steps[Message]:
         try:
             pattern = compile_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
         except UnfitPattern:
             return Message(error_code=ErrorCode.invalid_regular_expression)
         try:
-            listed = await self._transactions.list_transactions()
+            return self._answer(await self._transactions.list_transactions(), body, pattern)
         except KafkaError as error:
             return Message(error_code=error.code)
-        wanted = set(body.state_filters)
-        states = [
-            Message(transactional_id=name, producer_id=found.producer_id, transaction_state=found.state.value)
-            for name, found in listed
-            if self._fits(found, body) and (pattern is None or pattern.fullmatch(name))
-        ]
+
+    def _answer(
+        self, listed: Iterable[tuple[str, Transaction]], body: Message, pattern: re.Pattern[str] | None
+    ) -> Steps[Message]:
+        wanted, producers = set(body.state_filters), set(body.producer_id_filters)
+        states, pace = list[Message](), Pace()
+        for name, found in listed:
+            fits = self._fits(found, wanted, producers, body.duration_filter)
+            if fits and (pattern is None or pattern.fullmatch(name)):
+                states.append(
+                    Message(transactional_id=name, producer_id=found.producer_id, transaction_state=found.state.value)
+                )
+            if pace.is_over():
+                yield
         return Message(transaction_states=states, unknown_state_filters=sorted(wanted - _STATES))
 
-    def _fits(self, transaction: Transaction, body: Message) -> bool:
-        if body.state_filters and transaction.state.value not in body.state_filters:
+    def _fits(self, transaction: Transaction, states: set[str], producers: set[int], longer_than_ms: int) -> bool:
+        if states and transaction.state.value not in states:
             return False
-        if body.producer_id_filters and transaction.producer_id not in body.producer_id_filters:
+        if producers and transaction.producer_id not in producers:
             return False
-        if body.duration_filter < 0:
+        if longer_than_ms < 0:
             return True
-        return transaction.start_ms == NO_TIME or self._clock.now_ms() - transaction.start_ms > body.duration_filter
+        return transaction.start_ms == NO_TIME or self._clock.now_ms() - transaction.start_ms > longer_than_ms

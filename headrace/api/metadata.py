@@ -6,17 +6,20 @@
   response waits until it has a leader. Internal topics are never created this way, but by the code that needs them.
 - Authorized operations (since v8; of the cluster up to v10) are returned if requested: all of them.
 - Which brokers are returned, and with which address, depends on the connection: see `known_brokers`.
+- A topic that is named repeatedly is returned once, as in Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Protocol
+from collections.abc import Awaitable, Iterable
+from typing import Any, Protocol
 
 from headrace.api.authorized_operations import ALL_OF_A_TOPIC, ALL_OF_THE_CLUSTER, NOT_ASKED_FOR
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Reply, Request, Steps
 from headrace.api.known_brokers import KnownBrokers
+from headrace.api.pieces import Pace, in_turns
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
 from headrace.model.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -52,25 +55,27 @@ class Metadata:
         self._making: dict[str, asyncio.Future[TopicImage]] = {}  # several clients may request the same missing topic
 
     def __call__(self, request: Request) -> Reply:
-        asked = request.body.topics
+        asked, image = request.body.topics, self._view.image
         if asked is None or (request.version == 0 and not asked):
-            return self._response(request, [_topic(topic, self._view.image) for topic in self._all()])
-        missing = self._missing(asked) if self._auto_create and request.body.allow_auto_topic_creation else []
-        if missing:
-            return self._after_making(request, asked, {name: self._make(name) for name in missing})
-        return self._answer(request, asked, {})
+            return self._response(request, image, ((topic, None) for topic in image.topics.values()))
+        unique = {(topic.topic_id or topic.name): topic for topic in asked}
+        if self._auto_create and request.body.allow_auto_topic_creation:
+            return self._making_first(request, unique)
+        return self._answer(request, unique, {})
 
-    def _all(self) -> list[TopicImage]:
-        return list(self._view.image.topics.values())
+    def _making_first(self, request: Request, asked: dict[Any, Message]) -> Steps[Message | Awaitable[Steps[Message]]]:
+        making, pace = dict[str, asyncio.Future[TopicImage]](), Pace()
+        for topic in asked.values():
+            if topic.name is not None and topic.topic_id is None and self._is_missing(topic.name):
+                making[topic.name] = self._make(topic.name)
+            if pace.is_over():
+                yield
+        if making:
+            return self._after_making(request, asked, making)
+        return (yield from self._answer(request, asked, {}))
 
-    def _missing(self, asked: list[Message]) -> list[str]:
-        topics = self._view.image.topics
-        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None and topic.topic_id is None)
-        return [
-            name
-            for name in names
-            if name not in topics and name not in _NEVER_MADE and topic_name_problem(name) is None
-        ]
+    def _is_missing(self, name: str) -> bool:
+        return name not in self._view.image.topics and name not in _NEVER_MADE and topic_name_problem(name) is None
 
     def _make(self, name: str) -> asyncio.Future[TopicImage]:
         making = self._making.get(name)
@@ -80,29 +85,40 @@ class Metadata:
         return making
 
     async def _after_making(
-        self, request: Request, asked: list[Message], making: dict[str, asyncio.Future[TopicImage]]
-    ) -> Message:
+        self, request: Request, asked: dict[Any, Message], making: dict[str, asyncio.Future[TopicImage]]
+    ) -> Steps[Message]:
         refused: dict[str, ErrorCode] = {}
-        for name, made in making.items():
+        async for name, made in in_turns(making.items()):
             try:
                 await asyncio.shield(made)  # a client that disconnects must not cancel it for others
             except KafkaError as error:
                 refused[name] = _ASK_AGAIN.get(error.code, error.code)
         return self._answer(request, asked, refused)
 
-    def _answer(self, request: Request, asked: list[Message], refused: dict[str, ErrorCode]) -> Message:
-        image = self._view.image
-        unique = {(topic.topic_id or topic.name): topic for topic in asked}
-        topics = [_asked_topic(topic, image, refused) for topic in unique.values()]
-        if request.version < _NULL_NAMES:
-            for topic in topics:
-                topic.name = topic.name or ""
-        return self._response(request, topics)
+    def _answer(self, request: Request, asked: dict[Any, Message], refused: dict[str, ErrorCode]) -> Steps[Message]:
+        image, version = self._view.image, request.version
+        return self._response(
+            request, image, (_asked_topic(topic, image, refused, version) for topic in asked.values())
+        )
 
-    def _response(self, request: Request, topics: list[Message]) -> Message:
-        if request.body.include_topic_authorized_operations:
-            for topic in topics:
+    def _response(
+        self, request: Request, image: ClusterImage, asked: Iterable[tuple[TopicImage | None, Message | None]]
+    ) -> Steps[Message]:
+        """Of topics that are there, and of answers about others."""
+        topics, pace = list[Message](), Pace()
+        for found, other in asked:
+            topic = other or Message(partitions=[])
+            if found is not None:
+                topic.name, topic.topic_id, topic.is_internal = found.name, found.id, found.internal
+                for partition in found.partitions:
+                    topic.partitions.append(partition_message(partition, image))
+                    if pace.is_over():
+                        yield
+            if request.body.include_topic_authorized_operations:
                 topic.topic_authorized_operations = ALL_OF_A_TOPIC
+            topics.append(topic)
+            if pace.is_over():
+                yield
         return Message(
             brokers=[
                 Message(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -117,31 +133,25 @@ class Metadata:
         )
 
 
-def _asked_topic(asked: Message, image: ClusterImage, refused: dict[str, ErrorCode]) -> Message:
+def _asked_topic(
+    asked: Message, image: ClusterImage, refused: dict[str, ErrorCode], version: int
+) -> tuple[TopicImage | None, Message | None]:
+    """The topic, or what is said instead."""
     name: str | None = asked.name
     topic_id: uuid.UUID | None = asked.topic_id
     if topic_id is not None or name is None:  # an id takes precedence over the name: Java sends "" there
         found = None if topic_id is None else image.topics_by_id.get(topic_id)
         if found is None:
             code = ErrorCode.invalid_request if topic_id is None else ErrorCode.unknown_topic_id
-            return Message(error_code=code, name=None, topic_id=topic_id)
-        return _topic(found, image)
+            return None, Message(error_code=code, name=None if version >= _NULL_NAMES else "", topic_id=topic_id)
+        return found, None
     found = image.topics.get(name)
     if found is not None:
-        return _topic(found, image)
+        return found, None
     if topic_name_problem(name) is not None:
-        return Message(error_code=ErrorCode.invalid_topic_exception, name=name)
+        return None, Message(error_code=ErrorCode.invalid_topic_exception, name=name)
     code = refused.get(name, ErrorCode.unknown_topic_or_partition)
-    return Message(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
-
-
-def _topic(topic: TopicImage, image: ClusterImage) -> Message:
-    return Message(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.internal,
-        partitions=[partition_message(partition, image) for partition in topic.partitions],
-    )
+    return None, Message(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
 def partition_message(partition: PartitionImage, image: ClusterImage) -> Message:

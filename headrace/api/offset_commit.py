@@ -5,13 +5,18 @@ which is allowed while the group has no members. v6 adds the leader epoch, v7 st
 consumer groups (KIP-848), whose members may not use a lower version, and GROUP_ID_NOT_FOUND in place of
 ILLEGAL_GENERATION. `retention_time_ms` (v2 to v4) is ignored: offsets are kept at least as long as their topics'
 records.
+
+Very many offsets are committed a piece at a time, so a rebalance may come between two pieces, and the partitions of the
+later ones get its error.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import PIECE, Pace, in_turns
 from headrace.coordinators.groups.commands import CommitOffsets, OffsetToCommit
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
@@ -27,8 +32,8 @@ class OffsetCommit:
         self._groups = groups
         self._topics = topics
 
-    def __call__(self, request: Request) -> Reply:
-        body, image = request.body, self._topics.image()
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
+        body, image, pace = request.body, self._topics.image(), Pace()
         answers, offsets, waiting = [], list[OffsetToCommit](), list[Message]()
         for asked in body.topics:
             if request.version >= 10:
@@ -44,20 +49,26 @@ class OffsetCommit:
                 elif topic is not None:
                     offsets.append(_offset(topic, part))
                     waiting.append(answer)
+                if pace.is_over():
+                    yield
             answers.append(Message(name=asked.name, topic_id=asked.topic_id, partitions=partitions))
         response = Message(topics=answers)
         if not offsets:
             return response
-        generation = body.generation_id_or_member_epoch
-        command = CommitOffsets(
-            body.group_id,
-            body.member_id,
-            body.group_instance_id,
-            generation,
-            tuple(offsets),
-            knows_consumer_groups=request.version >= _KNOWS_CONSUMER_GROUPS,
-        )
-        return _answer(self._groups.submit(command), response, waiting)
+        committed = []
+        for at in range(0, len(offsets), PIECE):
+            if at:
+                yield
+            command = CommitOffsets(
+                body.group_id,
+                body.member_id,
+                body.group_instance_id,
+                body.generation_id_or_member_epoch,
+                tuple(offsets[at : at + PIECE]),
+                knows_consumer_groups=request.version >= _KNOWS_CONSUMER_GROUPS,
+            )
+            committed.append((self._groups.submit(command), waiting[at : at + PIECE]))
+        return _answer(committed, response)
 
 
 def _offset(topic: TopicImage, part: Message) -> OffsetToCommit:
@@ -71,11 +82,12 @@ def _offset(topic: TopicImage, part: Message) -> OffsetToCommit:
     )
 
 
-async def _answer(committed: asyncio.Future[list[ErrorCode]], response: Message, waiting: list[Message]) -> Message:
-    try:
-        errors = await committed
-    except KafkaError as error:
-        errors = [error.code] * len(waiting)
-    for answer, code in zip(waiting, errors, strict=True):
-        answer.error_code = code
+async def _answer(committed: list[tuple[asyncio.Future[list[ErrorCode]], list[Message]]], response: Message) -> Message:
+    async for commit, waiting in in_turns(committed, 1):
+        try:
+            errors = await commit
+        except KafkaError as error:
+            errors = [error.code] * len(waiting)
+        for answer, code in zip(waiting, errors, strict=True):
+            answer.error_code = code
     return response

@@ -6,8 +6,10 @@ An error of the group is at the top level, whatever the partitions.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace
 from headrace.coordinators.groups.commands import DeleteOffsets
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
@@ -21,7 +23,8 @@ class OffsetDelete:
         self._groups = groups
         self._topics = topics
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        pace = Pace()
         answers, places, waiting = [], list[TopicPartition](), list[Message]()
         known = self._topics.image().topics
         for topic in request.body.topics:
@@ -32,6 +35,8 @@ class OffsetDelete:
                 if 0 <= part.partition_index < count:
                     places.append(TopicPartition(topic.name, part.partition_index))
                     waiting.append(answer)
+                if pace.is_over():
+                    yield
             answers.append(Message(name=topic.name, partitions=partitions))
         deleted = self._groups.submit(DeleteOffsets(request.body.group_id, tuple(places)))
         return _answer(deleted, Message(topics=answers), waiting)

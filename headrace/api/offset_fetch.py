@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable
 
 from msgspec import Struct
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.coordinators.groups.commands import UNSTABLE, CommittedOffset, FetchOffsets
 from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.groups.offsets import Topics
@@ -32,12 +34,15 @@ class OffsetFetch:
         self._groups = groups
         self._topics = topics
 
-    def __call__(self, request: Request) -> Reply:
-        many, image = request.version >= 8, self._topics.image()
-        asked = [_Asked(part, image, request.version) for part in (request.body.groups if many else [request.body])]
-        stable = request.body.require_stable
-        pending = [self._groups.submit(group.command(stable)) for group in asked]
-        return _answer(asked, pending, many)
+    def __call__(self, request: Request) -> Steps[Awaitable[Steps[Message]]]:
+        many, image, stable = request.version >= 8, self._topics.image(), request.body.require_stable
+        asked, pace = list[tuple[_Asked, asyncio.Future[_Found | ErrorCode]]](), Pace()
+        for part in request.body.groups if many else [request.body]:
+            group = _Asked(part, image, request.version)
+            asked.append((group, self._groups.submit(group.command(stable))))
+            if pace.is_over(group.size):
+                yield
+        return _fetched(asked, many)
 
 
 class _Asked:
@@ -50,6 +55,10 @@ class _Asked:
         self._version = version
         self._topics = None if part.topics is None else [_asked_topic(topic, image, version) for topic in part.topics]
 
+    @property
+    def size(self) -> int:
+        return 1 + sum(1 + len(topic.partitions) for topic in self._topics or ())
+
     def command(self, require_stable: bool) -> FetchOffsets:
         return FetchOffsets(self.group_id, self._places(), require_stable, *self._member)
 
@@ -59,13 +68,20 @@ class _Asked:
         known = [topic for topic in self._topics if topic.known]
         return tuple(TopicPartition(topic.name, index) for topic in known for index in topic.partitions)
 
-    def found(self, offsets: _Found) -> Message:
-        topics = self._all_topics(offsets) if self._topics is None else [topic.found(offsets) for topic in self._topics]
+    def found(self, offsets: _Found, pace: Pace) -> Steps[Message]:
+        if self._topics is None:
+            topics = yield from self._all_topics(offsets, pace)
+        else:
+            topics = []
+            for topic in self._topics:
+                topics.append((yield from topic.found(offsets, pace)))
         return Message(group_id=self.group_id, topics=topics, error_code=ErrorCode.none)
 
-    def _all_topics(self, offsets: _Found) -> list[Message]:
+    def _all_topics(self, offsets: _Found, pace: Pace) -> Steps[list[Message]]:
         topics: dict[str, Message] = {}
         for (name, index), committed in offsets.items():
+            if pace.is_over():
+                yield
             known = self._image.topics.get(name)
             if known is None and self._version >= 10:
                 continue  # it has no id, and this version has no names
@@ -85,12 +101,14 @@ class _AskedTopic(Struct, frozen=True):
     known: bool  # False: no topic has this id
     partitions: list[int]
 
-    def found(self, offsets: _Found) -> Message:
+    def found(self, offsets: _Found, pace: Pace) -> Steps[Message]:
         if not self.known:
             return self.refused(ErrorCode.unknown_topic_id)
-        partitions = [
-            _found(index, offsets.get(TopicPartition(self.name, index), _NOTHING)) for index in self.partitions
-        ]
+        partitions = []
+        for index in self.partitions:
+            partitions.append(_found(index, offsets.get(TopicPartition(self.name, index), _NOTHING)))
+            if pace.is_over():
+                yield
         return Message(name=self.name, topic_id=self.id, partitions=partitions)
 
     def refused(self, code: ErrorCode) -> Message:
@@ -121,12 +139,23 @@ def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> Mess
     )
 
 
-async def _answer(asked: list[_Asked], pending: list[asyncio.Future[_Found | ErrorCode]], many: bool) -> Message:
-    groups = []
-    for group, fetched in zip(asked, pending, strict=True):
+async def _fetched(asked: list[tuple[_Asked, asyncio.Future[_Found | ErrorCode]]], many: bool) -> Steps[Message]:
+    found = list[tuple[_Asked, _Found | ErrorCode]]()
+    async for group, fetched in in_turns(asked):
         try:
-            found = await fetched
-            groups.append(group.refused(found) if isinstance(found, ErrorCode) else group.found(found))
+            found.append((group, await fetched))
         except KafkaError as error:
-            groups.append(group.refused(error.code))
+            found.append((group, error.code))
+    return _answer(found, many)
+
+
+def _answer(found: list[tuple[_Asked, _Found | ErrorCode]], many: bool) -> Steps[Message]:
+    groups, pace = list[Message](), Pace()
+    for group, offsets in found:
+        if isinstance(offsets, ErrorCode):
+            groups.append(group.refused(offsets))
+        else:
+            groups.append((yield from group.found(offsets, pace)))
+        if pace.is_over():
+            yield
     return Message(groups=groups) if many else groups[0]

@@ -8,7 +8,8 @@ no replica id, means -2.
 
 from __future__ import annotations
 
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.errors import KafkaError
 from headrace.wire.messages import Message
@@ -20,11 +21,15 @@ class OffsetForLeaderEpoch:
     def __init__(self, host: ReplicaHost) -> None:
         self._host = host
 
-    def __call__(self, request: Request) -> Message:
+    def __call__(self, request: Request) -> Steps[Message]:
         own = request.body.replica_id == OWN_LOG
-        topics = []
+        topics, pace = [], Pace()
         for topic in request.body.topics:
-            partitions = [self._one(topic.topic, asked, own) for asked in topic.partitions]
+            partitions = []
+            for asked in topic.partitions:
+                partitions.append(self._one(topic.topic, asked, own))
+                if pace.is_over():
+                    yield
             topics.append(Message(topic=topic.topic, partitions=partitions))
         return Message(topics=topics)
 

@@ -11,10 +11,12 @@ transactional_produce; from version 12 on a write adds its partition (KIP-890).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Disconnect, Reply, Request
+from headrace.api.contract import Disconnect, Request, Steps
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.pieces import Pace, finish
 from headrace.api.transaction_entry import Admission
 from headrace.api.transactional_produce import TransactionalProduce, refusal
 from headrace.replicas.host import ReplicaHost
@@ -41,7 +43,7 @@ class Produce:
         self._clock = clock
         self._transactions = transactions
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message] | None]:
         admission = None
         if request.body.transactional_id is not None:
             admission = Admission()
@@ -50,7 +52,7 @@ class Produce:
             )
             if entered is not None:
                 return self._later(request, admission, entered)
-        response, waiting, failed = self._produce(request, admission)
+        response, waiting, failed = yield from self._produce(request, admission)
         if request.body.acks == 0:
             if failed is not None:
                 raise Disconnect(f"a Produce with acks=0 failed: {failed}")
@@ -59,14 +61,17 @@ class Produce:
 
     async def _later(self, request: Request, admission: Admission, entered: asyncio.Future[None]) -> Message:
         await entered
-        response, waiting, _ = self._produce(request, admission)
+        response, waiting, _ = await finish(self._produce(request, admission))
         if waiting:
             await self._when_committed(request, response, waiting)
         return response
 
-    def _produce(self, request: Request, admission: Admission | None) -> tuple[Message, _Waiting, KafkaError | None]:
-        """The response, what of it still has to be committed, and the first error."""
-        waiting: _Waiting = []
+    def _produce(
+        self, request: Request, admission: Admission | None
+    ) -> Steps[tuple[Message, _Waiting, KafkaError | None]]:
+        """The response, what of it still has to be committed, and the first error. A request of more partitions than
+        are written in one piece has a buffer of its own, which lasts."""
+        waiting, pace = _Waiting(), Pace()
         response = Message(responses=[], node_endpoints=[])
         failed: KafkaError | None = None
         for topic in request.body.topic_data:
@@ -77,6 +82,8 @@ class Produce:
                 answers.append(answer)
                 if problem is not None and problem.code is ErrorCode.not_leader_or_follower:
                     self._hints.point(request.peer, topic.topic_id or topic.name, data.index, answer, response)
+                if pace.is_over():
+                    yield
             response.responses.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         return response, waiting, failed
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from headrace.api.contract import Caller, Reply, Request
+from headrace.api.contract import Caller, Reply, Request, Steps
 from headrace.api.fetch_reading import Attempt, FetchReading, PartitionRead, diverging
 from headrace.api.fetch_sessions import FetchPlan, Key, WantedPartition
 from headrace.api.gate import Gate
-from headrace.api.pieces import PIECE, Answer, Steps, settled
+from headrace.api.pieces import PIECE, Answer, settled
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError

@@ -49,6 +49,7 @@ from headrace.api.join_group import JoinGroup
 from headrace.api.known_brokers import KnownBrokers
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.leave_group import LeaveGroup
+from headrace.api.limits import AT_ONCE_ITEMS, FEWER_ITEMS, MOST_BYTES, MOST_ITEMS
 from headrace.api.list_config_resources import ListConfigResources
 from headrace.api.list_groups import ListGroups
 from headrace.api.list_offsets import ListOffsets
@@ -60,6 +61,7 @@ from headrace.api.offset_delete import OffsetDelete
 from headrace.api.offset_fetch import OffsetFetch
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.operations import NONE, Need, Needs, Operation, Resource
+from headrace.api.pieces import PIECE
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
@@ -75,6 +77,7 @@ from headrace.coordinators.groups.coordinator import GroupCoordinator
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
+from headrace.model.settings import INT_MAX
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
@@ -115,6 +118,9 @@ class Api(Struct, frozen=True):
     unknown_version: Callable[[], Message] | None = None  # the answer to a version that is not served; else: close
     express: Express | None = None  # a shorter way for the usual request, where it pays
     asks_by_name: bool = False  # it asks the gate for each resource that a request names, on both paths
+    most_bytes: int = MOST_BYTES  # of a request
+    most_items: int = MOST_ITEMS  # of all arrays of a request
+    at_once_items: int = AT_ONCE_ITEMS  # more are decoded outside the event loop
     guard: Guard | None = None  # what the dispatcher asks before either path, where the API does not ask by name
 
     @property
@@ -229,7 +235,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
     versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
     apis.append(Api(ApiKey.API_VERSIONS, 0, 4, NONE, versions, unknown_version=versions.refuse_version))
-    return {int(api.key): _guarded(api, rooms.gate) for api in apis}
+    return {int(api.key): _limited(_guarded(api, rooms.gate)) for api in apis}
 
 
 def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
@@ -242,6 +248,8 @@ def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
         advertised_from=0,
         express=ExpressProduce(rooms.host, rooms.gate),
         asks_by_name=True,
+        most_bytes=INT_MAX,  # socket.request.max.bytes is the limit
+        at_once_items=PIECE,  # a write takes longer than an entry of a list
     )
 
 
@@ -266,3 +274,7 @@ def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
 
 def _guarded(api: Api, gate: Gate) -> Api:
     return api if api.asks_by_name else replace(api, guard=gate.guard(api.needs))
+
+
+def _limited(api: Api) -> Api:
+    return replace(api, most_items=FEWER_ITEMS.get(api.key, api.most_items))

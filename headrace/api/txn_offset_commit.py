@@ -9,8 +9,10 @@ UNSTABLE_OFFSET_COMMIT.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import PIECE, Pace
 from headrace.api.transaction_entry import Admission, Claim, TransactionEntry
 from headrace.api.transaction_errors import told
 from headrace.coordinators.groups.commands import CommitInTransaction, OffsetToCommit
@@ -35,35 +37,33 @@ class TxnOffsetCommit:
         self._host = host
         self._entry = entry
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
         body, image = request.body, self._topics.image()
         offsets, waiting = list[OffsetToCommit](), list[Message]()
-        response = Message(topics=[_topic(asked, image, offsets, waiting) for asked in body.topics])
-        if not offsets:
-            return response
-        command = CommitInTransaction(
-            body.group_id,
-            body.member_id,
-            body.group_instance_id,
-            body.generation_id,
-            body.producer_id,
-            body.producer_epoch,
-            tuple(offsets),
-        )
-        return self._commit(request, command, response, waiting)
+        topics, pace = list[Message](), Pace()
+        for asked in body.topics:
+            topics.append((yield from _topic(asked, image, offsets, waiting, pace)))
+        response = Message(topics=topics)
+        return self._commit(request, offsets, response, waiting) if offsets else response
 
     async def _commit(
-        self, request: Request, command: CommitInTransaction, response: Message, waiting: list[Message]
+        self, request: Request, offsets: list[OffsetToCommit], response: Message, waiting: list[Message]
     ) -> Message:
-        try:
-            if not command.group_id:
-                raise KafkaError(ErrorCode.invalid_group_id)
-            await self._enter(request, self._journal_of(command.group_id))
-            codes: list[ErrorCode] = await self._groups.submit(command)
-        except KafkaError as error:
-            codes = [_word(request.version, error.code)] * len(waiting)
-        for answer, code in zip(waiting, codes, strict=True):
-            answer.error_code = code
+        """Very many a piece at a time: what comes between two pieces gives the later ones its error."""
+        entered = False
+        for at in range(0, len(offsets), PIECE):
+            answers = waiting[at : at + PIECE]
+            try:
+                if not entered:
+                    if not request.body.group_id:
+                        raise KafkaError(ErrorCode.invalid_group_id)
+                    await self._enter(request, self._journal_of(request.body.group_id))
+                    entered = True
+                codes = await self._groups.submit(_command(request.body, offsets[at : at + PIECE]))
+            except KafkaError as error:
+                codes = [_word(request.version, error.code)] * len(answers)
+            for answer, code in zip(answers, codes, strict=True):
+                answer.error_code = code
         return response
 
     def _journal_of(self, group_id: str) -> Partition:
@@ -88,7 +88,21 @@ class TxnOffsetCommit:
             raise KafkaError(problem)
 
 
-def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], waiting: list[Message]) -> Message:
+def _command(body: Message, offsets: list[OffsetToCommit]) -> CommitInTransaction:
+    return CommitInTransaction(
+        body.group_id,
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id,
+        body.producer_id,
+        body.producer_epoch,
+        tuple(offsets),
+    )
+
+
+def _topic(
+    asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], waiting: list[Message], pace: Pace
+) -> Steps[Message]:
     """The topic's part of the response; adds what is to be committed to `offsets`, and its answers to `waiting`."""
     known, partitions = image.topics.get(asked.name), []
     for part in asked.partitions:
@@ -106,6 +120,8 @@ def _topic(asked: Message, image: ClusterImage, offsets: list[OffsetToCommit], w
                     metadata=part.committed_metadata or "",
                 )
             )
+        if pace.is_over():
+            yield
     return Message(name=asked.name, partitions=partitions)
 
 

@@ -7,9 +7,11 @@ request says whether the marker's epoch is above that of the records, which is t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Protocol
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.model.transaction_end import TransactionEnd
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -21,16 +23,24 @@ class MarkerDesk(Protocol):
         ...
 
 
+_WRITES = 100  # markers in one piece
+
+
 class WriteTxnMarkers:
     def __init__(self, desk: MarkerDesk) -> None:
         self._desk = desk
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
         waiting: list[tuple[Message, asyncio.Future[None]]] = []
-        response = Message(markers=[self._marker(marker, waiting) for marker in request.body.markers])
+        markers, pace = list[Message](), Pace(_WRITES)
+        for marker in request.body.markers:
+            markers.append((yield from self._marker(marker, waiting, pace)))
+        response = Message(markers=markers)
         return response if not waiting else _when_committed(response, waiting)
 
-    def _marker(self, marker: Message, waiting: list[tuple[Message, asyncio.Future[None]]]) -> Message:
+    def _marker(
+        self, marker: Message, waiting: list[tuple[Message, asyncio.Future[None]]], pace: Pace
+    ) -> Steps[Message]:
         end = TransactionEnd(
             marker.producer_id,
             marker.producer_epoch,
@@ -50,12 +60,14 @@ class WriteTxnMarkers:
                         waiting.append((answer, written))
                 except KafkaError as error:
                     answer.error_code = error.code
+                if pace.is_over():
+                    yield
             topics.append(Message(name=topic.name, partitions=partitions))
         return Message(producer_id=marker.producer_id, topics=topics)
 
 
 async def _when_committed(response: Message, waiting: list[tuple[Message, asyncio.Future[None]]]) -> Message:
-    for answer, written in waiting:
+    async for answer, written in in_turns(waiting):
         try:
             await written
         except KafkaError as error:

@@ -102,7 +102,7 @@ class ChangeQueue:
                 raise KafkaError(ErrorCode.not_controller, f"broker {self._broker_id} is not the controller")
             change = plan(self._planned, self._epoch)
         except KafkaError as error:
-            answer.set_exception(error)
+            _refuse(answer, error.with_traceback(None))  # its frames would keep the answer, which keeps the error
             return answer
         if validate_only:
             answer.set_result(change.result)
@@ -249,3 +249,4 @@ def as_kafka_error(error: StoreError) -> KafkaError:
 def _refuse(answer: asyncio.Future[Any], error: BaseException) -> None:
     if not answer.done():
         answer.set_exception(error)
+        answer.exception()  # retrieved: whoever asked may be gone, and asyncio would log each of very many

@@ -59,6 +59,7 @@ from headrace.server.forwarding import Forwarding, forwarding_name
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import listener_of
 from headrace.server.log_ends import PeersLogEnds
+from headrace.server.long_work import LongWork
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.neighbours import Neighbours
@@ -353,7 +354,8 @@ class Broker:
             reply_budgets=self.reply_budgets,
         )
         self._table = forwarding.over(build_table(rooms))
-        self._dispatcher = Dispatcher(self._table, self._seen, clock)
+        long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
+        self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
 
     def _forwarding_name(self) -> str:
         return forwarding_name(self._view.image, self._config.broker_id)

@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._held is slot:
             self._held = None
         if finished is not None and not isinstance(finished, list):
-            self._wait_for(finished, slot)
+            self._wait_for(finished, slot)  # never held: requests behind it may have been handled already
         else:
             slot.chunks = finished or []
             slot.size = sum(map(len, slot.chunks))

@@ -2,29 +2,37 @@
 
 The table of APIs (api.table) is the only thing that decides what is served. ApiVersions is the one API that answers
 a version it does not know, with its oldest layout, so that clients can find a common one (KIP-511).
+
+What is too long for one turn of the event loop, be it the request, its handling or the response, goes on in
+long_work.py; a request that is larger than its API allows closes the connection. The usual request pays for two
+comparisons.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Awaitable, Mapping
+from types import GeneratorType
+from typing import Any
 
 from headrace.api.contract import Caller, Disconnect, Held, Parked, Reply, Request
+from headrace.api.limits import AT_ONCE_ITEMS
 from headrace.api.table import Api
 from headrace.server.answering import Buffer
+from headrace.server.long_work import LongWork, Result
+from headrace.server.reply_frame import reply_frame
 from headrace.server.requests_seen import RequestsSeen
 from headrace.wire import frames
-from headrace.wire.messages import Message, decode_request, encode_response
+from headrace.wire.errors import TooManyItems
+from headrace.wire.messages import Message, decode_request
 from headrace.world.clock import Clock
-
-_SIZE = struct.Struct(">i")
 
 
 class Dispatcher:
-    def __init__(self, apis: Mapping[int, Api], seen: RequestsSeen, clock: Clock) -> None:
+    def __init__(self, apis: Mapping[int, Api], seen: RequestsSeen, clock: Clock, long_work: LongWork) -> None:
         self._apis = apis
         self._seen = seen
         self._monotonic = clock.monotonic
+        self._long_work = long_work
 
     def __call__(self, frame: memoryview, caller: Caller) -> list[Buffer] | PendingReply | ParkedReply | None:
         started = self._monotonic()
@@ -36,7 +44,9 @@ class Dispatcher:
         if not api.lowest <= version <= api.highest:
             if api.unknown_version is None:
                 raise Disconnect(f"{api.name} v{version} is not served, v{api.lowest} to v{api.highest} are")
-            return _encode(api_key, 0, correlation_id, api.unknown_version())
+            return reply_frame((api_key, 0, correlation_id, at), api.unknown_version())
+        if len(frame) > api.most_bytes:
+            raise Disconnect(f"{api.name}: a request of {len(frame):,} bytes; the limit is {api.most_bytes:,}")
         if api.guard is not None and not api.guard(caller):
             raise Disconnect(f"{caller.principal} may not use {api.name}")
         if api.express is not None:
@@ -59,23 +69,44 @@ class Dispatcher:
     ) -> list[Buffer] | PendingReply | None:
         """The way of a request that has passed the checks and that no express lane has answered."""
         api_key, version, _, at = header
-        body = decode_request(api_key, version, frame, at)
-        request = Request(api_key, version, frames.client_id(frame), body, caller, has_waited)
-        return self.answer(header, started, self._apis[api_key].handler(request))
+        api = self._apis[api_key]
 
-    def answer(self, header: frames.RequestHeader, started: float, reply: Reply) -> list[Buffer] | PendingReply | None:
-        """What a handler has returned, or what was awaited for it."""
-        api_key, version, correlation_id, _ = header
+        def handle(body: Message) -> Reply:
+            return api.handler(Request(api_key, version, client_id, body, caller, has_waited))
+
+        client_id = frames.client_id(frame)
+        try:
+            body = decode_request(api_key, version, frame, at, api.at_once_items)
+        except TooManyItems:
+            later = self._long_work.request(header, bytes(frame), api.most_items, caller, handle)
+            return PendingReply(self, header, started, caller, later, holds=True)
+        return self.answer(header, started, caller, handle(body), holds=True)
+
+    def answer(
+        self, header: frames.RequestHeader, started: float, caller: Caller, reply: Any, *, holds: bool
+    ) -> list[Buffer] | PendingReply | None:
+        """What a handler has returned, or what was awaited for it (`Result`). Further steps of the former are part of
+        stage one, and hold the connection."""
+        if isinstance(reply, GeneratorType):
+            try:
+                next(reply)
+            except StopIteration as done:
+                reply = done.value
+            else:
+                rest = self._long_work.steps(header, caller, reply)
+                return PendingReply(self, header, started, caller, rest, holds=holds)
         if isinstance(reply, Message):
-            chunks = _encode(api_key, version, correlation_id, reply)
-        elif reply is None:
-            chunks = None
-        elif isinstance(reply, Held):
-            return PendingReply(self, header, started, reply.reply, holds=True)
-        else:
-            return PendingReply(self, header, started, reply, holds=False)
-        self.note(api_key, started)
-        return chunks
+            try:
+                reply = reply_frame(header, reply, AT_ONCE_ITEMS)
+            except TooManyItems:
+                later = self._long_work.reply(header, caller, reply)
+                return PendingReply(self, header, started, caller, later, holds=False)
+        if reply is None or isinstance(reply, list):
+            self.note(header[0], started)
+            return reply
+        if isinstance(reply, Held):
+            return PendingReply(self, header, started, caller, reply.reply, holds=holds)
+        return PendingReply(self, header, started, caller, reply, holds=False)
 
     def note(self, api_key: int, started: float) -> None:
         """A request was answered just now."""
@@ -83,25 +114,27 @@ class Dispatcher:
 
 
 class PendingReply:
-    __slots__ = ("_dispatcher", "_header", "_started", "awaited", "holds")
+    __slots__ = ("_caller", "_dispatcher", "_header", "_started", "awaited", "holds")
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         header: frames.RequestHeader,
         started: float,
-        awaited: Awaitable[Reply],
+        caller: Caller,
+        awaited: Awaitable[Result],
         *,
         holds: bool,
     ) -> None:
         self._dispatcher = dispatcher
         self._header = header
         self._started = started
+        self._caller = caller
         self.awaited = awaited
         self.holds = holds
 
-    def finish(self, reply: Reply) -> list[Buffer] | PendingReply | None:
-        return self._dispatcher.answer(self._header, self._started, reply)
+    def finish(self, reply: Result) -> list[Buffer] | PendingReply | None:
+        return self._dispatcher.answer(self._header, self._started, self._caller, reply, holds=False)
 
 
 class ParkedReply:
@@ -128,10 +161,3 @@ class ParkedReply:
             return self._dispatcher.in_full(frame, header, self._started, self._caller, has_waited=True)
         self._dispatcher.note(self._header[0], self._started)
         return chunks
-
-
-def _encode(api_key: int, version: int, correlation_id: int, message: Message) -> list[Buffer]:
-    chunks = encode_response(api_key, version, message)
-    head = frames.response_prefix(api_key, version, correlation_id)
-    size = len(head) + sum(len(chunk) for chunk in chunks)
-    return [_SIZE.pack(size) + head, *chunks]

@@ -15,12 +15,12 @@ The same for what a broker itself needs made: topics that clients ask for before
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from headrace.api.contract import Handler, Reply, Request
+from headrace.api.pieces import settled
 from headrace.api.table import Api
 from headrace.client.blocking import ConnectionLost
 from headrace.client.connection import Connection
@@ -100,8 +100,7 @@ class Forwarding:
                 )
             except ConnectionLost:
                 pass
-        reply = handler(request)
-        return reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
+        return await settled(handler(request))
 
     async def _reach_controller(self, patience_s: float) -> Connection | None:
         """None: this broker is the controller by now, or nobody was for too long."""

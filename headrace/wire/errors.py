@@ -17,7 +17,7 @@ finally:
     if _hidden:
         del sys.modules["hypothesis"]
 
-__all__ = ["BadRecord", "ErrorCode", "InvalidRecords", "KafkaError", "Malformed"]
+__all__ = ["BadRecord", "ErrorCode", "InvalidRecords", "KafkaError", "Malformed", "TooManyItems"]
 
 
 class KafkaError(Exception):
@@ -41,6 +41,10 @@ class InvalidRecords(KafkaError):
 
 class Malformed(Exception):
     """Bytes that do not follow the protocol."""
+
+
+class TooManyItems(Malformed):
+    """A message has more items than its reader or writer was told to handle; nothing was made of those beyond."""
 
 
 class BadRecord(Malformed):

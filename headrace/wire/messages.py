@@ -14,8 +14,9 @@ Conventions: times and durations are integers in milliseconds (kio's `max_wait` 
 are a memoryview of the request's buffer (valid only until the handler's first stage returns), in a response any buffer
 or list of buffers.
 
-Every length is checked against the remaining bytes before it is used, and bad bytes raise only Malformed. Callers only
-pass versions for which `knows` is true.
+Every length is checked against the remaining bytes before it is used, and bad bytes raise only Malformed. Who passes
+`most_items` gets TooManyItems if the arrays of a message have more items than that, all together: it costs no more than
+those would. Callers only pass versions for which `knows` is true.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from __future__ import annotations
 import struct
 from functools import cache
 
-from headrace.wire.errors import Malformed
-from headrace.wire.reading import Reader, compile_reader
+from headrace.wire.errors import Malformed, TooManyItems
+from headrace.wire.reading import Reader, allow, compile_reader
 from headrace.wire.schemas import Message, api_name, defaults, header_version, knows, versions_of
-from headrace.wire.writing import Buffer, Out, Writer, compile_writer
+from headrace.wire.writing import UNLIMITED, Buffer, Out, Writer, compile_writer
 
 __all__ = [
     "Buffer",
@@ -48,12 +49,16 @@ def _reader(api_key: int, version: int, direction: str) -> Reader:
 
 
 @cache
+def _counting_reader(api_key: int, version: int) -> Reader:
+    return compile_reader(api_key, version, "request", counting=True)
+
+
+@cache
 def _writer(api_key: int, version: int, direction: str) -> Writer:
     return compile_writer(api_key, version, direction)
 
 
-def _decode(api_key: int, version: int, direction: str, buffer: memoryview, at: int) -> Message:
-    read = _reader(api_key, version, direction)
+def _decode(read: Reader, api_key: int, version: int, direction: str, buffer: memoryview, at: int) -> Message:
     try:
         message: Message = read(buffer, at)[0]
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -61,14 +66,20 @@ def _decode(api_key: int, version: int, direction: str, buffer: memoryview, at: 
     return message
 
 
-def decode_request(api_key: int, version: int, buffer: memoryview, at: int = 0) -> Message:
+def decode_request(api_key: int, version: int, buffer: memoryview, at: int = 0, most_items: int = UNLIMITED) -> Message:
     """The body of a request that starts at `at`."""
-    return _decode(api_key, version, "request", buffer, at)
+    if len(buffer) - at <= most_items:  # an item has at least a byte, so there cannot be more
+        return _decode(_reader(api_key, version, "request"), api_key, version, "request", buffer, at)
+    allow(most_items)
+    try:
+        return _decode(_counting_reader(api_key, version), api_key, version, "request", buffer, at)
+    except TooManyItems:
+        raise TooManyItems(f"{api_name(api_key)} v{version}: a request with more than {most_items:,} items") from None
 
 
 def decode_response(api_key: int, version: int, buffer: memoryview, at: int = 0) -> Message:
     """The body of a response that starts at `at`."""
-    return _decode(api_key, version, "response", buffer, at)
+    return _decode(_reader(api_key, version, "response"), api_key, version, "response", buffer, at)
 
 
 def encode_request(api_key: int, version: int, message: Message) -> bytes:
@@ -78,16 +89,16 @@ def encode_request(api_key: int, version: int, message: Message) -> bytes:
 
 def request_chunks(api_key: int, version: int, message: Message) -> list[Buffer]:
     """The body of a request as one or more buffers to be sent in this order."""
-    return _chunks(api_key, version, "request", message)
+    return _chunks(api_key, version, "request", message, UNLIMITED)
 
 
-def encode_response(api_key: int, version: int, message: Message) -> list[Buffer]:
+def encode_response(api_key: int, version: int, message: Message, most_items: int = UNLIMITED) -> list[Buffer]:
     """The body of a response as buffers to be sent in this order."""
-    return _chunks(api_key, version, "response", message)
+    return _chunks(api_key, version, "response", message, most_items)
 
 
-def _chunks(api_key: int, version: int, direction: str, message: Message) -> list[Buffer]:
-    out = Out()
+def _chunks(api_key: int, version: int, direction: str, message: Message, most_items: int) -> list[Buffer]:
+    out = Out(most_items)
     _writer(api_key, version, direction)(out, message)
     return out.chunks()
 

@@ -3,16 +3,21 @@
 A reader is straight-line Python: adjacent numbers share one unpack, each other field is one call. Called by messages.py
 alone, which turns struct.error, IndexError and UnicodeDecodeError of a reader into Malformed. Invariant: every length
 and count is checked against the remaining bytes before it is used.
+
+A counting reader does the same, and counts the items of all arrays, and tagged fields, before it makes something of
+them: `allow` says how many the next message may have. Only long messages are read by those, since an item has at least
+one byte, so the usual request does not pay for it.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-from headrace.wire.errors import Malformed
+from headrace.wire.errors import Malformed, TooManyItems
 from headrace.wire.schemas import (
     FIXED,
     Message,
@@ -30,8 +35,37 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-def compile_reader(api_key: int, version: int, direction: str) -> Reader:
-    return _Compiler(api_key, direction).entity_reader(entity_of(api_key, version, direction))
+def compile_reader(api_key: int, version: int, direction: str, *, counting: bool = False) -> Reader:
+    return _Compiler(api_key, direction, counting).entity_reader(entity_of(api_key, version, direction))
+
+
+# --- counting -------------------------------------------------------------------------------------------------------
+
+
+class _Allowed(threading.local):
+    """How many items the message that this thread reads may still have."""
+
+    items = 0
+
+
+_allowed = _Allowed()
+
+
+def allow(items: int) -> None:
+    """Of the message that is read next in this thread, if its reader counts."""
+    _allowed.items = items
+
+
+def _counting(read_count: Reader) -> Reader:
+    def read(buffer: memoryview, at: int) -> tuple[int, int]:
+        count, at = read_count(buffer, at)
+        if count > _allowed.items:
+            raise TooManyItems
+        if count > 0:
+            _allowed.items -= count
+        return count, at
+
+    return read
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -111,8 +145,10 @@ def _fixed_reader(code: str) -> Reader:
     return read
 
 
-def _array_reader(item: Reader, flexible: bool, item_bytes: int, *, check_nulls: bool) -> Reader:
-    length = _compact_length if flexible else _int32_length
+def _array_reader(item: Reader, flexible: bool, item_bytes: int, *, check_nulls: bool, counting: bool) -> Reader:
+    length: Reader = _compact_length if flexible else _int32_length
+    if counting:
+        length = _counting(length)
 
     def read(buffer: memoryview, at: int) -> tuple[list[Any] | None, int]:
         count, at = length(buffer, at)
@@ -146,9 +182,10 @@ def _nullable_entity_reader(item: Reader) -> Reader:
 class _Compiler:
     """Compiles the readers of one API's requests or responses."""
 
-    def __init__(self, api_key: int, direction: str) -> None:
+    def __init__(self, api_key: int, direction: str, counting: bool) -> None:
         self._api_key = api_key
         self._direction = direction
+        self._counting = counting
 
     def entity_reader(self, entity: type) -> Reader:
         flexible = is_flexible(entity)
@@ -156,6 +193,7 @@ class _Compiler:
         plain = [slot for slot in slots if slot.tag is None]
         tagged = [slot for slot in slots if slot.tag is not None]
         scope: dict[str, Any] = {"new": self._class_of(entity), "uvarint": read_uvarint, "Malformed": Malformed}
+        scope["tag_count"] = _counting(read_uvarint) if self._counting else read_uvarint
         for slot in slots:
             if slot.tag is not None or not slot.is_fixed:
                 scope[f"read_{slot.name}"] = self._value_reader(slot, flexible)
@@ -184,7 +222,8 @@ class _Compiler:
         if not slot.array:
             return item
         has_length = slot.kind in ("string", "bytes")  # of the others only a uuid can be null, and may be
-        return _array_reader(item, flexible, least_item_bytes(slot, flexible), check_nulls=has_length)
+        item_bytes = least_item_bytes(slot, flexible)
+        return _array_reader(item, flexible, item_bytes, check_nulls=has_length, counting=self._counting)
 
     def _class_of(self, entity: type) -> type[Message]:
         """The class of a decoded entity: fields that only other versions have return their defaults."""
@@ -235,7 +274,7 @@ def _tagged_lines(slots: list[Slot], scope: dict[str, Any]) -> list[str]:
         scope[f"default_{slot.name}"] = slot.default
         lines.append(f"    message.{slot.name} = {'[]' if slot.default == [] else f'default_{slot.name}'}")
     lines += ["    if not buffer[at]: return message, at + 1"]  # the usual case
-    lines += ["    count, at = uvarint(buffer, at)", "    for _ in range(count):"]
+    lines += ["    count, at = tag_count(buffer, at)", "    for _ in range(count):"]
     lines += ["        tag, at = uvarint(buffer, at)", "        size, at = uvarint(buffer, at)"]
     lines += ["        end = at + size", "        if end > len(buffer): raise Malformed('a tagged field is truncated')"]
     for slot in slots:

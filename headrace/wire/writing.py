@@ -2,7 +2,8 @@
 
 Called by messages.py alone. A writer writes the fields of its version, and the default of a field that the message does
 not have. Small values are collected in one buffer; large `records` are not copied but spliced in between, so a Fetch
-response is sent from the buffers into which it was read from disk.
+response is sent from the buffers into which it was read from disk. The items of all arrays are counted, so that nothing
+long is written where there is no time for it.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from headrace.wire.errors import TooManyItems
 from headrace.wire.schemas import FIXED, Slot, entity_of, is_flexible, slots_of
 
 Buffer = bytes | bytearray | memoryview
 
+UNLIMITED = 1 << 62
 _MAX_COPIED_BYTES = 512
 
 
 class Out:
     """Bytes being written, and large buffers to be spliced in between without a copy."""
 
-    __slots__ = ("data", "splices")
+    __slots__ = ("allowed_items", "data", "splices")
 
-    def __init__(self) -> None:
+    def __init__(self, allowed_items: int = UNLIMITED) -> None:
         self.data = bytearray()
         self.splices: list[tuple[int, Buffer]] = []
+        self.allowed_items = allowed_items
 
     def chunks(self) -> list[Buffer]:
         """Everything that was written, as buffers to be sent in this order."""
@@ -123,7 +127,11 @@ def _array_writer(item: Writer, flexible: bool) -> Writer:
         if values is None:
             write_length(out.data, -1)
             return
-        write_length(out.data, len(values))
+        count = len(values)
+        out.allowed_items -= count
+        if out.allowed_items < 0:
+            raise TooManyItems
+        write_length(out.data, count)
         for value in values:
             item(out, value)
 
@@ -214,7 +222,8 @@ def _tagged_lines(slots: list[Slot]) -> list[str]:
         differs = "value" if slot.default == [] and not slot.nullable else f"value != {default}"
         lines.append(f"    value = {_value_of(slot)}")
         lines.append(f"    if value is not {default} and {differs}:")
-        lines.append(f"        part = Out(); write_{slot.name}(part, value)")
+        lines.append(f"        part = Out(out.allowed_items); write_{slot.name}(part, value)")
+        lines.append("        out.allowed_items = part.allowed_items")
         lines.append(f"        present.append(({slot.tag}, b''.join(part.chunks())))")
     lines.append("    uvarint(out.data, len(present))")
     lines.append("    for tag, part in present:")

@@ -33,9 +33,9 @@ class Attack:
     words: str  # with {amount}, as the table says it
     short: int
     full: int
-    most_mb: int  # of resident memory that it may add, at either length
     strike: Callable[[Target, int], None]
     prepare: Callable[[Target, int], None] | None = None
+    most_mb: int = 1_000  # of resident memory that it may add, at either length
     descriptors: int | None = None  # the limit under which the broker is started
 
 
@@ -178,8 +178,19 @@ def _empty_names(target: Target, amount: int) -> None:
     _pipelined(target, [frames.frame(ApiKey.METADATA, 1, 1, body)])
 
 
+def _largest_fetches(target: Target, amount: int) -> None:
+    """As large as a request may be, at the same time."""
+    request = _fetch_of("nowhere", range(249_000), session_epoch=-1)
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(target.connect()) for _ in range(amount)]
+        for connection in connections:
+            connection.sendall(request)
+        for connection in connections:
+            receive(connection)
+
+
 def _sessions(target: Target, amount: int) -> None:
-    request = _fetch_of("nowhere", range(300_000), session_epoch=0)
+    request = _fetch_of("nowhere", range(200_000), session_epoch=0)
     for _ in range(amount):
         _pipelined(target, [request])
 
@@ -301,9 +312,12 @@ ATTACKS = (
     Attack("bombs", "{amount} zstd batches of 60 MB in 6 KB, on a topic with its own codec", 10, 40,
            _bombs, _recompressing),
     Attack("repeated-partition", "one Fetch that names a partition {amount} times", 200_000, 1_500_000,
-           _repeated_partition, _plain),
-    Attack("empty-names", "one Metadata with {amount} empty names", 300_000, 3_000_000, _empty_names),
-    Attack("sessions", "{amount} fetch sessions with 300,000 unknown partitions each", 2, 15, _sessions),
+           _repeated_partition, _plain, most_mb=150),
+    Attack("empty-names", "one Metadata with {amount} empty names", 300_000, 3_000_000, _empty_names, most_mb=50),
+    Attack("largest-fetches", "{amount} connections with one Fetch of 249,000 unknown partitions each", 2, 10,
+           _largest_fetches, most_mb=500),
+    Attack("sessions", "{amount} fetch sessions with 200,000 unknown partitions each", 2, 15, _sessions,
+           most_mb=300),
     Attack("unfinished-frames", "{amount} connections that each send 99 of 100 MB of a request", 4, 30,
            _unfinished_frames),
     Attack("idle-connections", "{amount} idle connections, at most 1024 descriptors", 1_500, 1_500,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.api.contract import Caller, Handler, Peer, Request
+from headrace.api.pieces import settled
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.membership import BrokerIdentity, found_cluster, register_broker
@@ -50,10 +51,7 @@ async def ask(handler: Handler, api_key: int, version: int, **body: Any) -> Mess
     """What a client of this version would get, field by field."""
     sent = encode_request(api_key, version, Message(**body))
     decoded = decode_request(api_key, version, memoryview(sent))
-    reply = handler(Request(api_key, version, "test", decoded, Caller(PEER)))
-    if isinstance(reply, Awaitable):
-        reply = await reply
-    assert reply is not None
+    reply = await settled(handler(Request(api_key, version, "test", decoded, Caller(PEER))))
     check_fields(api_key, "response", reply)
     answer = b"".join(encode_response(api_key, version, reply))
     return decode_response(api_key, version, memoryview(answer))

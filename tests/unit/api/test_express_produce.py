@@ -45,6 +45,7 @@ from sim.loop import SimClock
 from tests.conftest import SOAKING
 from tests.unit.api.express_twins import TWINS, working_with
 from tests.unit.log.batches import batch, from_producer
+from tests.unit.server.long import long_work
 
 CALLER = Caller(Peer("", 0, "", 0))
 VERSIONS = range(3, 14)
@@ -94,7 +95,7 @@ class Room:
         full = Produce(self.host, gate, hints, clock, transactions)
         self.lane = ExpressProduce(self.host, gate)
         api = Api(ApiKey.PRODUCE, 3, 13, NONE, full, express=self.lane if express else None)
-        self.dispatch = Dispatcher({0: api}, RequestsSeen(), clock)
+        self.dispatch = Dispatcher({0: api}, RequestsSeen(), clock, long_work())
 
     def partition(self, topic: str = "orders") -> Partition:
         return self.host.find(topic, 0)

@@ -38,6 +38,7 @@ from sim.loop import SimClock
 from tests.unit.log.batches import batch
 from tests.unit.log.test_dedup import batch_of
 from tests.unit.log.test_visible import Reader
+from tests.unit.server.long import long_work
 
 FETCH, VERSION = 1, 12
 TOPIC = "payments"
@@ -65,7 +66,7 @@ class Room:
         full = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), reading, reading)
         express = ExpressFetch(self.host, Gate(), self.clock, NEVER, self.budget) if way == "express" else None
         self._dispatch = Dispatcher(
-            {FETCH: Api(ApiKey.FETCH, 4, 18, NONE, full, express=express)}, RequestsSeen(), self.clock
+            {FETCH: Api(ApiKey.FETCH, 4, 18, NONE, full, express=express)}, RequestsSeen(), self.clock, long_work()
         )
         self._session = (0, 0 if way == "session" else -1)
 

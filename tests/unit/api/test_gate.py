@@ -24,6 +24,7 @@ from headrace.wire.messages import Message, decode_response
 from sim.loop import SimClock
 from tests.unit.api import test_express_fetch as fetching
 from tests.unit.api import test_express_produce as producing
+from tests.unit.server.long import long_work
 
 PEER = Peer("10.0.0.9", 5555, "127.0.0.1", 9092)
 ALICE, MALLORY = Caller(PEER, "User:alice"), Caller(PEER, "User:mallory")
@@ -117,7 +118,7 @@ class Reading(fetching.Room):
         super().__init__(Gate(authorizer))
         lane = self.express if express else None
         api = Api(ApiKey.FETCH, 4, 18, NONE, self.full, express=lane)
-        self.dispatch = Dispatcher({1: api}, RequestsSeen(), SimClock())
+        self.dispatch = Dispatcher({1: api}, RequestsSeen(), SimClock(), long_work())
 
     async def ask(self, version: int, body: Message, caller: Caller) -> Message:
         frame, _ = fetching.frame_of(version, body)
@@ -232,7 +233,7 @@ def test_a_request_as_a_whole_that_is_not_allowed_reaches_neither_path() -> None
         reached: list[Any] = []
         guard = Gate(rule).guard(needs)
         api = Api(ApiKey.METADATA, 0, 13, needs, reached.append, guard=guard)
-        dispatch = Dispatcher({3: api}, RequestsSeen(), SimClock())
+        dispatch = Dispatcher({3: api}, RequestsSeen(), SimClock(), long_work())
         frame = memoryview(b"\x00\x03\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00")
         with pytest.raises(Disconnect, match="User:mallory may not use Metadata"):
             dispatch(frame, MALLORY)

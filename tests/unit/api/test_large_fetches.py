@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from headrace.api import fetch, fetch_reading, fetch_sessions
-from headrace.api.contract import Caller, Held, Peer, Request
+from headrace.api.contract import Caller, Held, Peer, Request, Steps
 from headrace.api.fetch import Fetch
 from headrace.api.fetch_reading import FetchReading
 from headrace.api.fetch_sessions import MOST_UNKNOWN, FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
-from headrace.api.pieces import Pieces, Steps, settled
+from headrace.api.pieces import Pieces, settled
 from headrace.api.reply_budget import SMALL_BYTES, ReplyBudget
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -38,6 +38,18 @@ MIB = 1 << 20
 
 def caller(port: int) -> Caller:
     return Caller(Peer("client", port, "", 0))
+
+
+def test_a_fetch_of_very_many_partitions_waits_for_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        room = Room()
+        for most, waited_s in ((COUNT, 60.0), (COUNT - 1, 1.0)):
+            monkeypatch.setattr(fetch, "AT_ONCE_ITEMS", most)
+            began_s = room.clock.monotonic()
+            await settled(room.ask(*range(COUNT), max_wait_ms=60_000))
+            assert room.clock.monotonic() - began_s == pytest.approx(waited_s, abs=0.1)
+
+    sim_loop.run(story(), seed=1)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from headrace.api.contract import Caller, Peer, Request
 from headrace.api.gate import Gate
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.api.pieces import settled
 from headrace.api.produce import Produce
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.wire.errors import ErrorCode
@@ -25,7 +26,9 @@ async def epoch_ended(node: Node, version: int, replica_id: int | None, *, epoch
     if replica_id is not None:
         body.replica_id = replica_id
     sent = decode_request(23, version, memoryview(encode_request(23, version, body)))
-    answer = OffsetForLeaderEpoch(node.host)(Request(23, version, "test", sent, Caller(Peer("", 0, "", 0))))
+    answer = await settled(
+        OffsetForLeaderEpoch(node.host)(Request(23, version, "test", sent, Caller(Peer("", 0, "", 0))))
+    )
     found: Message = answer.topics[0].partitions[0]
     return found
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
+import weakref
 from pathlib import Path
 
 import pytest
@@ -265,3 +267,21 @@ def test_a_single_broker_needs_no_election(tmp_path: Path, version: int) -> None
         assert answer.replica_election_results == []
 
     tell(tmp_path, story)
+
+
+def test_a_refusal_keeps_no_frames_and_nobody_has_to_hear_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A request may get hundreds of thousands of them, and its client may be gone."""
+
+    async def story(room: AdminRoom) -> None:
+        gc.disable()
+        try:
+            refused = room.controller.elect_leader("nowhere", 0)
+            error = weakref.ref(refused.exception())  # type: ignore[arg-type]
+            del refused
+            assert error() is None, "no frame keeps the answer, which keeps the error"
+            room.controller.elect_leader("nowhere", 1)
+        finally:
+            gc.enable()
+
+    tell(tmp_path, story)
+    assert caplog.records == []

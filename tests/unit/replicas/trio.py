@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from headrace.api.leader_hints import LeaderHints
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.operations import NONE
+from headrace.api.pieces import settled
 from headrace.api.reply_budget import ReplyBudget
 from headrace.api.table import Api
 from headrace.log.logs import Logs
@@ -40,6 +41,7 @@ from sim import loop as sim_loop
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from sim.net import SimNetwork
+from tests.unit.server.long import long_work
 
 TOPIC, TOPIC_ID = "orders", uuid.UUID(int=7)
 FOLDER = Path("/data")
@@ -78,7 +80,7 @@ class Node:
         self.fetch = Fetch(self.host, Gate(), sessions, clock, SeededEntropy(2), reading, reading)
         self.listener = Listener(net, clock, max_frame_bytes=100 << 20, max_connections=100, max_idle_s=1e9)
         await self.listener.bind(f"broker-{self.id}", 0)
-        await self.listener.open(Dispatcher(self._table(), RequestsSeen(), clock))
+        await self.listener.open(Dispatcher(self._table(), RequestsSeen(), clock, long_work()))
         self.alive = True
         self._image = ClusterImage("", -1)
         self._running = asyncio.ensure_future(self.host.run())
@@ -130,8 +132,7 @@ class Node:
 
     async def ask(self, handler: Handler, version: int, **fields: Any) -> Message:
         reply = handler(Request(0, version, "test", Message(**fields), Caller(Peer("", 0, "", 0))))
-        assert reply is not None
-        return reply if isinstance(reply, Message) else await cast("Awaitable[Message]", reply)
+        return await settled(reply)
 
     async def fetched(
         self,

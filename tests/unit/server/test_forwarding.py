@@ -10,6 +10,7 @@ import pytest
 
 from headrace.api.contract import Caller, Peer, Request
 from headrace.api.operations import NONE
+from headrace.api.pieces import settled
 from headrace.api.table import Api
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.cluster.topic_changes import NewTopic
@@ -79,7 +80,7 @@ def rig(answers: list[Any], controller: int = 2) -> tuple[Forwarding, Office, Li
         reply: Any = wrapped[api_key].handler(
             Request(api_key, 5, client_id, Message(topics=[], timeout_ms=timeout_ms), Caller(PEER))
         )
-        return reply if isinstance(reply, Message) else await reply  # type: ignore[no-any-return]
+        return await settled(reply)
 
     return forwarding, office, line, view, ask
 
