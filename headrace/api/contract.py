@@ -83,6 +83,8 @@ class Held(NamedTuple):
     """Stage one of a request goes on. The views into the request's buffer do not last that long."""
 
     reply: Awaitable[Message | Awaitable[Message] | None]
+    kept_bytes: int = 0
+    """Of the request that were copied, and are kept until stage one is over."""
 
 
 Reply = Message | Awaitable[Message] | Held | None

@@ -71,7 +71,7 @@ class Dispatcher:
         elif reply is None:
             chunks = None
         elif isinstance(reply, Held):
-            return PendingReply(self, header, started, reply.reply, holds=True)
+            return PendingReply(self, header, started, reply.reply, holds=True, kept_bytes=reply.kept_bytes)
         else:
             return PendingReply(self, header, started, reply, holds=False)
         self.note(api_key, started)
@@ -83,7 +83,7 @@ class Dispatcher:
 
 
 class PendingReply:
-    __slots__ = ("_dispatcher", "_header", "_started", "awaited", "holds")
+    __slots__ = ("_dispatcher", "_header", "_started", "awaited", "holds", "kept_bytes")
 
     def __init__(
         self,
@@ -93,12 +93,14 @@ class PendingReply:
         awaited: Awaitable[Reply],
         *,
         holds: bool,
+        kept_bytes: int = 0,
     ) -> None:
         self._dispatcher = dispatcher
         self._header = header
         self._started = started
         self.awaited = awaited
         self.holds = holds
+        self.kept_bytes = kept_bytes
 
     def finish(self, reply: Reply) -> list[Buffer] | PendingReply | None:
         return self._dispatcher.answer(self._header, self._started, reply)
@@ -110,6 +112,7 @@ class ParkedReply:
     __slots__ = ("_caller", "_dispatcher", "_header", "_parked", "_started", "awaited")
 
     holds = False
+    kept_bytes = 0
 
     def __init__(
         self, dispatcher: Dispatcher, header: frames.RequestHeader, started: float, caller: Caller, parked: Parked

@@ -2,8 +2,9 @@
 
 Owned by the listener, asked by its connections. A connection asks before it reads more of a large request
 (`grant`), a step at a time; if that would be too much, it does not read until others have finished or are gone, and is
-called then (`room_granted`). What a connection has read already but must not handle yet is counted as well (`keep`).
-Small requests, and those in spare buffers, are not counted: their number is bounded by other limits.
+called then (`room_granted`). What a connection has read already but must not handle yet is counted as well (`keep`),
+and so is the copy of a request that takes long to handle (`Kept`). Small requests, and those in spare buffers, are not
+counted: their number is bounded by other limits.
 
 Invariants: the oldest large request always gets what it asks for, so those that wait for each other cannot block all;
 so the bytes held are at most the budget, one request, and the beginnings of those that wait (64 KiB each: the listener
@@ -22,6 +23,15 @@ class Owner(Protocol):
     def room_granted(self) -> None:
         """What was refused is granted now."""
         ...
+
+
+class Kept:
+    """The copy of a request that is being handled; the owner of what it takes."""
+
+    __slots__ = ()
+
+    def room_granted(self) -> None:
+        """Never called: nothing more of it is to come."""
 
 
 class Hold:

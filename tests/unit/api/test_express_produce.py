@@ -22,6 +22,7 @@ from headrace.api.contract import Caller, Disconnect, Peer
 from headrace.api.express_produce import ExpressProduce
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.long_appends import LongAppends
 from headrace.api.operations import NONE
 from headrace.api.produce import Produce
 from headrace.api.table import Api
@@ -40,6 +41,7 @@ from headrace.wire.messages import Message, encode_request, header_version
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from tests.conftest import SOAKING
@@ -90,8 +92,9 @@ class Room:
         image = ClusterImage("c", 1, {1: BrokerImage(1, "h", 1, None, 1)}).with_topics(topics)
         self.host.follow(ClusterImage("", -1), image)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
+        self.computing = SimComputing()
         transactions = TransactionalProduce(TransactionEntry(desk or RefusingDesk()))
-        full = Produce(self.host, gate, hints, clock, transactions)
+        full = Produce(self.host, gate, hints, clock, transactions, LongAppends(self.computing))
         self.lane = ExpressProduce(self.host, gate)
         api = Api(ApiKey.PRODUCE, 3, 13, NONE, full, express=self.lane if express else None)
         self.dispatch = Dispatcher({0: api}, RequestsSeen(), clock)

@@ -77,6 +77,7 @@ class Wire(asyncio.Transport):
 
 class Later:
     holds = False
+    kept_bytes = 0
 
     def __init__(self) -> None:
         self.awaited: asyncio.Future[Message] = asyncio.get_running_loop().create_future()

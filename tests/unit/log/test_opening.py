@@ -11,7 +11,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from sim.disk import SimDisk
-from tests.unit.log.batches import NOW, open_log, read_all
+from tests.unit.log.batches import NOW, append, open_log, read_all
 
 NAMES = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 RECORDS = [Record(at, NOW + at, b"k%d" % at, b"v" * 500, (("h", None), ("i", b"x"))) for at in range(50)]
@@ -45,7 +45,7 @@ def test_a_topic_says_how_hard_its_codec_tries(codec: str, little: str, much: st
     def size(*levels: str) -> int:
         settings = {"compression.type": codec, **{f"compression.{codec}.level": level for level in levels}}
         log = open_log(SimDisk(), topic_config(settings, {}))
-        log.append(memoryview(encode_batch([Record(0, NOW, None, words, ())])), 0, now_ms=NOW)
+        append(log, memoryview(encode_batch([Record(0, NOW, None, words, ())])))
         assert [record.value for record in read_all(log)] == [words]
         return log.size_bytes
 
