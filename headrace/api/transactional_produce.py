@@ -19,9 +19,11 @@ from headrace.replicas.partition import Partition
 from headrace.wire.batches import TRANSACTIONAL, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+from headrace.world.lazy_memory import lazy_memory
 
 _ADDS_PARTITIONS = 12  # Produce from this version on is of transaction.version 2
 _KNOWS_ABORTABLE = 11
+_LARGE_BYTES = 256 << 10
 _TRY_AGAIN = {
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -101,9 +103,18 @@ def copy_records(partitions: Iterable[Message]) -> int:
     size = 0
     for data in partitions:
         if data.records is not None:
-            data.records = memoryview(bytearray(data.records))
             size += len(data.records)
+            data.records = _copy(data.records)
     return size
+
+
+def _copy(records: memoryview) -> memoryview:
+    """What is large goes back to the system as soon as it is not needed any more."""
+    if len(records) < _LARGE_BYTES:
+        return memoryview(bytearray(records))
+    copy = memoryview(lazy_memory(len(records)))
+    copy[:] = records
+    return copy
 
 
 async def _after(waits: list[asyncio.Future[None]], write: Callable[[], Coroutine[Any, Any, None]]) -> None:

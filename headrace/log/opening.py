@@ -153,7 +153,7 @@ def opened(records: memoryview, wanted: Wanted, now_ms: int, prepared: Opened | 
         if prepared.wanted == wanted:
             return prepared  # else the topic has been given other settings meanwhile
     later = Unprepared(partial(_opened_elsewhere, wanted, now_ms))
-    if prepared is not None or _is_surely_long(records, wanted):
+    if _is_surely_long(records, wanted):
         raise later
     try:
         return _open(records, wanted, now_ms, ON_LOOP_BYTES, on_loop=True)
