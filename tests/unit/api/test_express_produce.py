@@ -40,6 +40,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, encode_request, header_version
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
+from headrace.world.threads import Computing
 from sim import loop as sim_loop
 from sim.computing import SimComputing
 from sim.disk import SimDisk
@@ -82,7 +83,15 @@ class RefusingDesk:
 class Room:
     """A broker that leads one partition of every topic; `replicas` says of how many replicas each has."""
 
-    def __init__(self, *, express: bool, replicas: int = 1, gate: Gate | None = None, desk: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        express: bool,
+        replicas: int = 1,
+        gate: Gate | None = None,
+        desk: Any = None,
+        computing: Computing | None = None,
+    ) -> None:
         clock, disk, gate = SimClock(), SimDisk(), gate or Gate()
         disk.make_dirs(Path("/data"))
         self.host = ReplicaHost(1, Logs(disk, clock, Path("/data")), clock, {})
@@ -92,11 +101,10 @@ class Room:
         image = ClusterImage("c", 1, {1: BrokerImage(1, "h", 1, None, 1)}).with_topics(topics)
         self.host.follow(ClusterImage("", -1), image)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
-        self.computing = SimComputing()
         transactions = TransactionalProduce(TransactionEntry(desk or RefusingDesk()))
-        full = Produce(self.host, gate, hints, clock, transactions, LongAppends(self.computing))
+        self.full = Produce(self.host, gate, hints, clock, transactions, LongAppends(computing or SimComputing()))
         self.lane = ExpressProduce(self.host, gate)
-        api = Api(ApiKey.PRODUCE, 3, 13, NONE, full, express=self.lane if express else None)
+        api = Api(ApiKey.PRODUCE, 3, 13, NONE, self.full, express=self.lane if express else None)
         self.dispatch = Dispatcher({0: api}, RequestsSeen(), clock)
 
     def partition(self, topic: str = "orders") -> Partition:
