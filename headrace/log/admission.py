@@ -56,9 +56,7 @@ def check_client_batch(
         _check_closed(records[at + HEADER_BYTES : at + header.size], header, config, now_ms)
         return header.max_timestamp, None
     try:
-        _, section = wire_records.open_batch(
-            records, at, min(limit_bytes, wire_records.default_limit_bytes(header.size))
-        )
+        _, section = wire_records.open_batch(records, at, limit_bytes)
     except TooMuch:
         raise
     except Malformed as error:

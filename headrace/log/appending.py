@@ -6,7 +6,6 @@ write has succeeded; then the derived states that hear of such a batch (derived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import repeat
 
 from headrace.log.appended import Appended
@@ -14,7 +13,7 @@ from headrace.log.dedup import Sifted
 from headrace.log.derived import PRODUCER, StoredBatch, news_in
 from headrace.log.failing import lost_count, refusal, write_failed
 from headrace.log.headroom import Headroom
-from headrace.log.opening import Found, Opened, Wanted, followed, opened, rewritten
+from headrace.log.opening import Found, Opened, Wanted, followed, opened, rewritten, wanted
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
 from headrace.log.states import LogStates
@@ -33,7 +32,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 
 class Appending:
-    __slots__ = ("_headroom", "_name", "_rolling", "_states", "_tail")
+    __slots__ = ("_headroom", "_name", "_rolling", "_states", "_tail", "_wanted")
 
     def __init__(
         self, tail: LogTail, states: LogStates, rolling: Rolling, headroom: Headroom | None, name: str
@@ -43,6 +42,7 @@ class Appending:
         self._rolling = rolling
         self._headroom = headroom
         self._name = name
+        self._wanted: Wanted | None = None
 
     def append(
         self,
@@ -60,18 +60,26 @@ class Appending:
         append_time_ms = now_ms if tail.config.log_append_time else -1
         if internal:
             found = split_produced(records)
-            repeated = self._repeated(header for _, header in found)
+            repeated = self._repeated(found)
             return repeated or self._put(records, found, leader_epoch, append_time_ms, now_ms, None)
-        wanted = Wanted(tail.config, self._states.scans, transactional)
-        run = opened(records, wanted, now_ms, prepared)
-        repeated = self._repeated(batch.header for batch in run.batches)
+        run = opened(records, self._wants(transactional), now_ms, prepared)
+        repeated = self._repeated(run.found)
         if repeated is not None:
             return repeated
+        records, found, sifted = run.records, run.found, None
         dedup = self._states.seen_ids.dedup
-        sifted = None if dedup is None else dedup.sift(run.batches, now_ms)
-        written = rewritten(run, [None] * len(run.batches) if sifted is None else sifted.keeps)
-        self._take_room(len(written.records))
-        return self._put(written.records, written.found, leader_epoch, append_time_ms, now_ms, sifted)
+        if dedup is not None:
+            sifted = dedup.sift(run.batches, now_ms)
+            records, found = rewritten(run, sifted.keeps)
+        self._take_room(len(records))
+        return self._put(records, found, leader_epoch, append_time_ms, now_ms, sifted)
+
+    def _wants(self, transactional: bool) -> Wanted:
+        """What the topic has done with the batches of its clients; as it was the last time, nearly always."""
+        known, config, scans = self._wanted, self._tail.config, self._states.scans
+        if known is None or known.config is not config or known.scans != scans or known.transactional != transactional:
+            known = self._wanted = wanted(config, scans, transactional=transactional)
+        return known
 
     def _put(
         self,
@@ -113,12 +121,12 @@ class Appending:
             except MemoryError as error:
                 lost_count(tail, error)
 
-    def _repeated(self, headers: Iterable[BatchHeader]) -> Appended | None:
+    def _repeated(self, found: Found) -> Appended | None:
         """What is answered to a retry of batches that are here already; else None. KafkaError if the producer of one
         may not write it now."""
         tail = self._tail
         before: BatchHeader | None = None
-        for header in headers:
+        for _, header in found:
             if header.producer_id >= 0:
                 if before is not None and before.producer_id == header.producer_id:
                     tail.producers.check_next(before, header)
@@ -163,8 +171,7 @@ class Appending:
 
     def scanned(self, records: memoryview) -> Opened | None:
         """As PartitionLog.scanned says."""
-        scans = self._states.scans
-        return followed(records, Wanted(self._tail.config, scans)) if scans else None
+        return followed(records, self._wants(transactional=False)) if self._states.scans else None
 
     def append_as_follower(
         self, records: memoryview, now_ms: int | None, scanned: Opened | None, *, takes_room: bool

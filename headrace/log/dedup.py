@@ -32,6 +32,7 @@ def _digests(values: Sequence[bytes | None]) -> list[bytes | None]:
 
 
 ID_SCAN = Scan(b"headrace.id", _digests)
+_SCANS = (ID_SCAN,)
 
 
 class Sifted(NamedTuple):
@@ -113,7 +114,7 @@ class SeenIds(DerivedState):
     @property
     def scans(self) -> tuple[Scan, ...]:
         """What it wants to know of batches before they are written."""
-        return () if self.dedup is None else (ID_SCAN,)
+        return () if self.dedup is None else _SCANS
 
     def ids_in(self, batches: Sequence[OpenBatch]) -> list[list[bytes]] | None:
         """The ids in each of these batches, if it wants to know them."""

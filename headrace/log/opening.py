@@ -22,7 +22,15 @@ from headrace.log.admission import check_client_batch
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import compression
 from headrace.wire import records as wire_records
-from headrace.wire.batches import CODEC_MASK, BatchHeader, Buffer, split_produced, stamp_max_timestamp, walk
+from headrace.wire.batches import (
+    CODEC_MASK,
+    LAST_CODEC,
+    BatchHeader,
+    Buffer,
+    split_produced,
+    stamp_max_timestamp,
+    walk,
+)
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed, TooMuch
 
 ON_LOOP_BYTES = 256 << 10
@@ -52,23 +60,22 @@ class Scan(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a topic has done with the batches of its clients."""
+    """What a topic has done with the batches of its clients; made by `wanted`."""
 
     config: TopicConfig
-    scans: tuple[Scan, ...] = ()
-    transactional: bool = False
-
-    def works_on(self, header: BatchHeader) -> bool:
-        """Whether a batch is decompressed, scanned or compressed, rather than only looked through."""
-        return self.config.opens(header.codec) and (header.codec != 0 or bool(self.scans) or self.recodes(header))
-
-    def recodes(self, header: BatchHeader) -> bool:
-        return self.config.codec not in (None, header.codec)
+    scans: tuple[Scan, ...]
+    names: tuple[bytes, ...]
+    """Of the headers to be scanned."""
+    transactional: bool
+    recodes: tuple[bool, ...]
+    """By codec, whether a batch is stored in another one."""
+    works: tuple[bool, ...]
+    """By codec, whether a batch is decompressed, scanned or compressed, rather than only looked through."""
 
     def opening_cost(self, header: BatchHeader, size: int) -> int:
-        """Of a batch with so many bytes of records."""
+        """Of a batch with so many bytes of records, in bytes that are decompressed."""
         cost = size + (_SCAN_COST_BYTES * max(0, header.record_count) if self.scans else 0)
-        return cost + (self.sealing_cost(header, size) if self.recodes(header) else 0)
+        return cost + (self.sealing_cost(header, size) if self.recodes[header.codec] else 0)
 
     def sealing_cost(self, header: BatchHeader, size: int) -> int:
         codec, level = self._codec(header)
@@ -102,25 +109,25 @@ class Wanted(NamedTuple):
 
     def _codec(self, header: BatchHeader) -> tuple[int, int | None]:
         """In which a batch is stored, and how hard that tries."""
-        codec = self.config.codec
-        return (header.codec, None) if codec in (None, header.codec) else (codec or 0, self.config.codec_level)
+        if not self.recodes[header.codec]:
+            return header.codec, None
+        return self.config.codec or 0, self.config.codec_level
+
+
+def wanted(config: TopicConfig, scans: tuple[Scan, ...], *, transactional: bool = False) -> Wanted:
+    codecs = range(LAST_CODEC + 1)
+    recodes = tuple(config.codec not in (None, codec) for codec in codecs)
+    works = tuple(bool(scans) or recodes[codec] or (codec != 0 and config.opens(codec)) for codec in codecs)
+    return Wanted(config, scans, tuple(scan.header for scan in scans), transactional, recodes, works)
 
 
 class OpenBatch(NamedTuple):
     header: BatchHeader
     at: int
     section: Buffer
-    """Its records, decompressed. Nothing, if the batch stays closed."""
+    """Its records, decompressed. Nothing, if nobody asks for them any more."""
     scanned: tuple[Any, ...]
     """What each scan has read."""
-
-
-class Rewritten(NamedTuple):
-    """What is to be written of a run, if these records stay."""
-
-    keeps: Keeps
-    records: memoryview
-    found: Found
 
 
 class Opened(NamedTuple):
@@ -128,8 +135,12 @@ class Opened(NamedTuple):
 
     wanted: Wanted
     records: memoryview
+    found: Found
+    """Without scans, `records` and `found` are what is to be written."""
     batches: list[OpenBatch]
-    rewritten: Rewritten | None = None
+    """With scans, all of the run."""
+    rewritten: tuple[Keeps, memoryview, Found] | None = None
+    """What is to be written if these records stay."""
     problem: KafkaError | None = None
 
 
@@ -152,82 +163,89 @@ def opened(records: memoryview, wanted: Wanted, now_ms: int, prepared: Opened | 
             raise prepared.problem
         if prepared.wanted == wanted:
             return prepared  # else the topic has been given other settings meanwhile
-    later = Unprepared(partial(_opened_elsewhere, wanted, now_ms))
-    if _is_surely_long(records, wanted):
-        raise later
     try:
         return _open(records, wanted, now_ms, ON_LOOP_BYTES, on_loop=True)
     except TooMuch:
-        raise later from None
+        raise Unprepared(partial(_opened_elsewhere, wanted, now_ms)) from None
 
 
-def rewritten(run: Opened, keeps: Keeps) -> Rewritten:
+def rewritten(run: Opened, keeps: Keeps) -> tuple[memoryview, Found]:
     """What is to be written if these records stay."""
-    if run.rewritten is not None and run.rewritten.keeps == keeps:
-        return run.rewritten
+    if run.rewritten is not None and run.rewritten[0] == keeps:
+        return run.rewritten[1:]
     wanted = run.wanted
     changed = [batch for batch, keep in zip(run.batches, keeps, strict=True) if _changes(batch, keep, wanted)]
+    if not changed:
+        return run.records, run.found
     if sum(wanted.sealing_cost(batch.header, len(batch.section)) for batch in changed) > ON_LOOP_BYTES:
         raise Unprepared(partial(_rewritten_elsewhere, run, keeps))
     return _rewrite(run, keeps)
 
 
-def _is_surely_long(records: memoryview, wanted: Wanted) -> bool:
-    """By the size of what came, before anything is done with it."""
-    costs = (wanted.opening_cost(header, header.size) for _, header in walk(records) if wanted.works_on(header))
-    return sum(costs) > ON_LOOP_BYTES
-
-
 def _open(records: memoryview, wanted: Wanted, now_ms: int, most: int, *, on_loop: bool) -> Opened:
     """TooMuch if this takes more than `most`: work on the event loop, elsewhere bytes that are opened."""
-    batches: list[OpenBatch] = []
     config, left, count = wanted.config, most, 0
-    names = tuple(scan.header for scan in wanted.scans)
-    most_records = MOST_SCANNED if names else MOST_RECORDS
-    for at, header in split_produced(records):
+    found = split_produced(records)
+    batches: list[OpenBatch] = []
+    for place, (at, header) in enumerate(found):
+        codec = header.codec
+        works = wanted.works[codec]
+        if works and on_loop and wanted.opening_cost(header, header.size) > left:
+            raise TooMuch
+        limit = left if on_loop else min(left, wire_records.default_limit_bytes(header.size))
         newest, section = check_client_batch(
-            records, at, header, config, now_ms, transactional=wanted.transactional, limit_bytes=left
+            records, at, header, config, now_ms, transactional=wanted.transactional, limit_bytes=limit
         )
         if newest != header.max_timestamp and not config.log_append_time:
             header = stamp_max_timestamp(records, at, header, newest)
-        if section is None:
+            found[place] = at, header
+        if works and section is not None:
+            size = len(section)
+            left -= wanted.opening_cost(header, size) if on_loop else size if codec else 0
+            if left < 0:
+                raise TooMuch
+            count += header.record_count
+            _check_count(count, MOST_SCANNED if wanted.scans else MOST_RECORDS)
+            keep_open = wanted.scans or wanted.recodes[codec]
+            batches.append(OpenBatch(header, at, section if keep_open else b"", _scanned(section, header, wanted)))
+        elif True in wanted.recodes:
             batches.append(OpenBatch(header, at, b"", ()))
-            continue
-        if not on_loop:
-            left -= len(section) if header.codec else 0
-        elif wanted.works_on(header) and (left := left - wanted.opening_cost(header, len(section))) < 0:
-            raise TooMuch
-        count += header.record_count if names or header.codec else 0
-        if count > most_records:
-            raise _too_many(count, most_records)
-        values = wire_records.scan_headers(section, header.record_count, names) if names else ()
-        read = tuple(scan.read(found) for scan, found in zip(wanted.scans, values, strict=True))
-        batches.append(OpenBatch(header, at, section, read))
-    run = Opened(wanted, records, batches)
-    return run if names else _with(_rewrite(run, [None] * len(batches)), run)
+    run = Opened(wanted, records, found, batches)
+    if wanted.scans or not any(_changes(batch, None, wanted) for batch in batches):
+        return run
+    records, found = _rewrite(run, [None] * len(batches))
+    return Opened(wanted, records, found, [])
 
 
-def _with(written: Rewritten, run: Opened) -> Opened:
-    """The run without its records, which nobody needs any more."""
-    return run._replace(rewritten=written, batches=[batch._replace(section=b"") for batch in run.batches])
+def _scanned(section: Buffer, header: BatchHeader, wanted: Wanted) -> tuple[Any, ...]:
+    if not wanted.scans:
+        return ()
+    values = wire_records.scan_headers(section, header.record_count, wanted.names)
+    return tuple(scan.read(of_header) for scan, of_header in zip(wanted.scans, values, strict=True))
 
 
-def _rewrite(run: Opened, keeps: Keeps) -> Rewritten:
-    pairs = list(zip(run.batches, keeps, strict=True))
-    if not any(_changes(batch, keep, run.wanted) for batch, keep in pairs):
-        return Rewritten(keeps, run.records, [(batch.at, batch.header) for batch in run.batches])
+def _rewrite(run: Opened, keeps: Keeps) -> tuple[memoryview, Found]:
     batches: Iterable[Buffer] = (
         run.wanted.sealed(batch.header, batch.section, keep)
         if _changes(batch, keep, run.wanted)
         else run.records[batch.at : batch.at + batch.header.size]
-        for batch, keep in pairs
+        for batch, keep in zip(run.batches, keeps, strict=True)
     )
     records = memoryview(bytearray().join(batches))
-    return Rewritten(keeps, records, list(walk(records)))
+    return records, list(walk(records))
 
 
 def _changes(batch: OpenBatch, keep: Sequence[bool] | None, wanted: Wanted) -> bool:
-    return keep is not None or wanted.recodes(batch.header)
+    return keep is not None or wanted.recodes[batch.header.codec]
+
+
+def _check_count(count: int, most: int) -> None:
+    if count > most:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"{count} records in one request to a partition whose batches the broker opens, which takes at most "
+            f"{most}; send fewer records in a batch",
+        )
 
 
 # --- on a follower --------------------------------------------------------------------------------------------------
@@ -236,36 +254,37 @@ def _changes(batch: OpenBatch, keep: Sequence[bool] | None, wanted: Wanted) -> b
 def followed(records: memoryview, wanted: Wanted) -> Opened:
     """What the scans find in batches of the leader's log, of which nothing is refused any more: one that cannot be
     opened holds nothing. Of very many batches only the first, with `records` as far as these go."""
-    later = Unprepared(partial(_followed, wanted, MOST_OPENED_BYTES, False))
-    if _is_surely_long(records, wanted):
-        raise later
     try:
         return _followed(wanted, ON_LOOP_BYTES, True, records)
     except TooMuch:
-        raise later from None
+        raise Unprepared(partial(_followed, wanted, MOST_OPENED_BYTES, False)) from None
 
 
 def _followed(wanted: Wanted, most: int, on_loop: bool, records: memoryview) -> Opened:
     batches: list[OpenBatch] = []
-    names, left, found = tuple(scan.header for scan in wanted.scans), most, 0
+    found: Found = []
+    left, count = most, 0
     for at, header in walk(records):
-        if batches and not on_loop and (left < 0 or found + header.record_count > MOST_SCANNED):
-            return Opened(wanted, records[:at], batches)
-        values: list[list[bytes | None]] = [[] for _ in names]
+        if on_loop and wanted.opening_cost(header, header.size) > left:
+            raise TooMuch
+        if batches and not on_loop and (left < 0 or count + header.record_count > MOST_SCANNED):
+            records = records[:at]
+            break
+        scanned = tuple(scan.read([]) for scan in wanted.scans)
         if header.record_count and not header.is_control:
             try:
-                _, section = wire_records.open_batch(records, at, max(left, 0) if on_loop else None)
-                values = wire_records.scan_headers(section, header.record_count, names)
+                _, section = wire_records.open_batch(records, at, left if on_loop else None)
                 left -= wanted.opening_cost(header, len(section)) if on_loop else len(section)
-                found += header.record_count
+                count += header.record_count
+                scanned = _scanned(section, header, wanted)
             except TooMuch:
                 if on_loop:
                     raise
             except Malformed:
                 pass
-        read = tuple(scan.read(of_header) for scan, of_header in zip(wanted.scans, values, strict=True))
-        batches.append(OpenBatch(header, at, b"", read))
-    return Opened(wanted, records, batches)
+        batches.append(OpenBatch(header, at, b"", scanned))
+        found.append((at, header))
+    return Opened(wanted, records, found, batches)
 
 
 # --- elsewhere: as above, in a thread -------------------------------------------------------------------------------
@@ -280,14 +299,14 @@ def _opened_elsewhere(wanted: Wanted, now_ms: int, records: memoryview) -> Opene
             ErrorCode.message_too_large,
             f"record batches that open into too much: {error}; send fewer records in a batch",
         )
-        return Opened(wanted, records, [], problem=problem)
     except KafkaError as error:
-        return Opened(wanted, records, [], problem=_alone(error))
+        problem = _alone(error)
+    return Opened(wanted, records, [], [], problem=problem)
 
 
 def _rewritten_elsewhere(run: Opened, keeps: Keeps, _: memoryview) -> Opened:
     try:
-        return run._replace(rewritten=_rewrite(run, keeps))
+        return run._replace(rewritten=(keeps, *_rewrite(run, keeps)))
     except KafkaError as error:
         return run._replace(problem=_alone(error))
 
@@ -296,11 +315,3 @@ def _alone(error: KafkaError) -> KafkaError:
     """Without the frames in which it was raised: they hold what was opened."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
-
-
-def _too_many(count: int, most: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.message_too_large,
-        f"{count} records in one request to a partition whose batches the broker opens, which takes at most {most}; "
-        "send fewer records in a batch",
-    )
