@@ -35,8 +35,7 @@ def check_client_batch(
     header: BatchHeader,
     config: TopicConfig,
     now_ms: int,
-    *,
-    transactional: bool = False,
+    transactional: bool,
     limit_bytes: int,
 ) -> tuple[int, Buffer | None]:
     """The latest time of its records, as the header is to name it, and its records, unless they stay closed. Raises

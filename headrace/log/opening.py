@@ -39,8 +39,9 @@ MOST_OPENED_BYTES = 256 << 20
 """That the batches of one append may open into, whatever their size."""
 MOST_RECORDS = 1_000_000
 """That the compressed batches of one append may hold: whoever reads them has an object of each."""
-MOST_SCANNED = 100_000
+MOST_SCANNED = 50_000
 """The same on a topic with scans: what is known of each is dealt with on the event loop."""
+_SMALL_BYTES = 16 << 10  # of a batch that is opened without being looked at before
 _SCAN_COST_BYTES = 100  # a record that is scanned takes as long as so many bytes more
 _EFFORT = (1, 4, 1, 1, 1)  # how much longer it takes to compress a byte than to open one, by codec
 _HARD_EFFORT = 16  # with more than the usual zstd level
@@ -69,18 +70,16 @@ class Wanted(NamedTuple):
     transactional: bool
     recodes: tuple[bool, ...]
     """By codec, whether a batch is stored in another one."""
-    works: tuple[bool, ...]
-    """By codec, whether a batch is decompressed, scanned or compressed, rather than only looked through."""
+    costs: tuple[int, ...]
+    """By codec, what a byte of records costs, in bytes that are decompressed. Nothing, if they are only looked
+    through."""
 
     def opening_cost(self, header: BatchHeader, size: int) -> int:
-        """Of a batch with so many bytes of records, in bytes that are decompressed."""
-        cost = size + (_SCAN_COST_BYTES * max(0, header.record_count) if self.scans else 0)
-        return cost + (self.sealing_cost(header, size) if self.recodes[header.codec] else 0)
+        """Of a batch with so many bytes of records."""
+        return self.costs[header.codec] * size + (_SCAN_COST_BYTES * header.record_count if self.scans else 0)
 
     def sealing_cost(self, header: BatchHeader, size: int) -> int:
-        codec, level = self._codec(header)
-        hard = codec == compression.ZSTD and level is not None and level > _USUAL_ZSTD_LEVEL
-        return size * (_HARD_EFFORT if hard else _EFFORT[codec])
+        return _effort(*self._codec(header)) * size
 
     def sealed(self, header: BatchHeader, section: Buffer, keep: Sequence[bool] | None) -> Buffer:
         """The batch anew, with the records that stay, in the topic's codec."""
@@ -117,8 +116,17 @@ class Wanted(NamedTuple):
 def wanted(config: TopicConfig, scans: tuple[Scan, ...], *, transactional: bool = False) -> Wanted:
     codecs = range(LAST_CODEC + 1)
     recodes = tuple(config.codec not in (None, codec) for codec in codecs)
-    works = tuple(bool(scans) or recodes[codec] or (codec != 0 and config.opens(codec)) for codec in codecs)
-    return Wanted(config, scans, tuple(scan.header for scan in scans), transactional, recodes, works)
+    seals = 0 if config.codec is None else _effort(config.codec, config.codec_level)
+    costs = tuple(
+        int(bool(scans) or (codec != 0 and config.opens(codec))) + (seals if recodes[codec] else 0) for codec in codecs
+    )
+    return Wanted(config, scans, tuple(scan.header for scan in scans), transactional, recodes, costs)
+
+
+def _effort(codec: int, level: int | None) -> int:
+    if codec == compression.ZSTD and level is not None and level > _USUAL_ZSTD_LEVEL:
+        return _HARD_EFFORT
+    return _EFFORT[codec]
 
 
 class OpenBatch(NamedTuple):
@@ -174,6 +182,8 @@ def rewritten(run: Opened, keeps: Keeps) -> tuple[memoryview, Found]:
     if run.rewritten is not None and run.rewritten[0] == keeps:
         return run.rewritten[1:]
     wanted = run.wanted
+    if wanted.config.codec is None and keeps.count(None) == len(keeps):
+        return run.records, run.found
     changed = [batch for batch, keep in zip(run.batches, keeps, strict=True) if _changes(batch, keep, wanted)]
     if not changed:
         return run.records, run.found
@@ -184,44 +194,50 @@ def rewritten(run: Opened, keeps: Keeps) -> tuple[memoryview, Found]:
 
 def _open(records: memoryview, wanted: Wanted, now_ms: int, most: int, *, on_loop: bool) -> Opened:
     """TooMuch if this takes more than `most`: work on the event loop, elsewhere bytes that are opened."""
-    config, left, count = wanted.config, most, 0
+    config, left, count, changes = wanted.config, most, 0, False
     found = split_produced(records)
     batches: list[OpenBatch] = []
     for place, (at, header) in enumerate(found):
-        codec = header.codec
-        works = wanted.works[codec]
-        if works and on_loop and wanted.opening_cost(header, header.size) > left:
-            raise TooMuch
-        limit = left if on_loop else min(left, wire_records.default_limit_bytes(header.size))
-        newest, section = check_client_batch(
-            records, at, header, config, now_ms, transactional=wanted.transactional, limit_bytes=limit
-        )
+        codec = header.attributes & CODEC_MASK
+        cost, recodes = wanted.costs[codec], wanted.recodes[codec]
+        limit = left
+        if not on_loop:
+            limit = min(left, wire_records.default_limit_bytes(header.size))
+        elif cost and header.length > _SMALL_BYTES and wanted.opening_cost(header, header.length) > left:
+            raise TooMuch  # at the latest after it has been opened
+        newest, section = check_client_batch(records, at, header, config, now_ms, wanted.transactional, limit)
         if newest != header.max_timestamp and not config.log_append_time:
             header = stamp_max_timestamp(records, at, header, newest)
             found[place] = at, header
-        if works and section is not None:
-            size = len(section)
-            left -= wanted.opening_cost(header, size) if on_loop else size if codec else 0
-            if left < 0:
-                raise TooMuch
-            count += header.record_count
-            _check_count(count, MOST_SCANNED if wanted.scans else MOST_RECORDS)
-            keep_open = wanted.scans or wanted.recodes[codec]
-            batches.append(OpenBatch(header, at, section if keep_open else b"", _scanned(section, header, wanted)))
-        elif True in wanted.recodes:
+        if cost and section is not None:
+            if on_loop:
+                left -= wanted.opening_cost(header, len(section))
+                if left < 0:
+                    raise TooMuch
+            elif codec:
+                left -= len(section)
+            if codec or wanted.scans:
+                count += header.record_count
+        if wanted.scans and section is not None:
+            _check_count(count, MOST_SCANNED)
+            batches.append(OpenBatch(header, at, section, _scanned(section, header, wanted)))
+        elif recodes and section is not None:
+            changes = True
+            batches.append(OpenBatch(header, at, section, ()))
+        elif config.codec is not None:
             batches.append(OpenBatch(header, at, b"", ()))
+    if count > MOST_RECORDS:
+        _check_count(count, MOST_RECORDS)
     run = Opened(wanted, records, found, batches)
-    if wanted.scans or not any(_changes(batch, None, wanted) for batch in batches):
+    if wanted.scans or not changes:
         return run
     records, found = _rewrite(run, [None] * len(batches))
     return Opened(wanted, records, found, [])
 
 
 def _scanned(section: Buffer, header: BatchHeader, wanted: Wanted) -> tuple[Any, ...]:
-    if not wanted.scans:
-        return ()
     values = wire_records.scan_headers(section, header.record_count, wanted.names)
-    return tuple(scan.read(of_header) for scan, of_header in zip(wanted.scans, values, strict=True))
+    return tuple([scan.read(of_header) for scan, of_header in zip(wanted.scans, values, strict=True)])
 
 
 def _rewrite(run: Opened, keeps: Keeps) -> tuple[memoryview, Found]:

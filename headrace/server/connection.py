@@ -30,7 +30,7 @@ from headrace.server.answering import Buffer, Dispatch, Pending
 from headrace.server.complaints import Complaints
 from headrace.server.spare_buffers import SPARE_BYTES, SpareBuffers
 from headrace.server.turns import Turns
-from headrace.server.unfinished import Kept, UnfinishedRequests
+from headrace.server.unfinished import UnfinishedRequests
 from headrace.wire.errors import Malformed
 from headrace.world.lazy_memory import LazyMemory, lazy_memory
 
@@ -77,9 +77,9 @@ class _Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_begins_small", "_behind_bytes", "_dispatch", "_filled", "_handed_bytes", "_held", "_keeper", "_kept",
-        "_lacks_room", "_need", "_out", "_out_bytes", "_own", "_paused_by_peer", "_queue", "_reading", "_tasks",
-        "_transport", "_turn_bytes", "_until", "caller", "last_active",
+        "_begins_small", "_behind_bytes", "_dispatch", "_filled", "_handed_bytes", "_held", "_keeper", "_lacks_room",
+        "_need", "_out", "_out_bytes", "_own", "_paused_by_peer", "_queue", "_reading", "_tasks", "_transport",
+        "_turn_bytes", "_until", "caller", "last_active",
     )  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, keeper: Doorkeeper) -> None:
@@ -99,7 +99,6 @@ class Connection(asyncio.BufferedProtocol):
         self._handed_bytes = 0  # to the transport, so far
         self._tasks: set[asyncio.Future[Any]] = set()
         self._held: _Slot | None = None  # of the request that must be answered before the next one is handled
-        self._kept: Kept | None = None  # its copy, if that is large
         self._paused_by_peer = False
         self._reading = True
         self._turn_bytes = _TURN_BYTES  # that are left of its turn; if none, it goes on in the next one
@@ -128,7 +127,6 @@ class Connection(asyncio.BufferedProtocol):
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._release_copy()
         self._queue.clear()
         self._keeper.left(self)
 
@@ -262,12 +260,6 @@ class Connection(asyncio.BufferedProtocol):
         if len(own) >= _SPARE_FROM_BYTES and not _is_spare(own):
             self._keeper.unfinished.release(self)
 
-    def _release_copy(self) -> None:
-        """Of the request that was held."""
-        if self._kept is not None:
-            self._keeper.unfinished.release(self._kept)
-            self._kept = None
-
     def _give_back(self, own: bytearray | LazyMemory) -> None:
         if _is_spare(own):
             self._keeper.spare_buffers.give_back(own)
@@ -345,8 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         if reply.holds:
             self._held = slot
             if reply.kept_bytes >= _SPARE_FROM_BYTES:
-                self._kept = Kept()
-                self._keeper.unfinished.keep(self._kept, reply.kept_bytes)
+                self._keeper.unfinished.keep_copy(reply.kept_bytes, task)
 
     def _answered(self, slot: _Slot, reply: Pending, done: asyncio.Future[Any]) -> None:
         self._tasks.discard(done)
@@ -359,7 +350,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._held is slot:
             self._held = None
-            self._release_copy()
         if finished is not None and not isinstance(finished, list):
             self._wait_for(finished, slot)
         else:

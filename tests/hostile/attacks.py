@@ -298,7 +298,7 @@ def _partitions(target: Target, amount: int) -> None:
 ATTACKS = (
     Attack("unread-fetches", "4 connections × {amount} pipelined Fetches of 60 MB, not read", 8, 64, 1000,
            _unread_fetches, _fill),
-    Attack("bombs", "{amount} zstd batches of 60 MB in 6 KB, on a topic with its own codec", 10, 40, 1000,
+    Attack("bombs", "{amount} zstd batches of 60 MB in 6 KB, on a topic with its own codec", 10, 40, 150,
            _bombs, _recompressing),
     Attack("repeated-partition", "one Fetch that names a partition {amount} times", 200_000, 1_500_000, 1000,
            _repeated_partition, _plain),
