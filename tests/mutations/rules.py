@@ -345,7 +345,7 @@ CASES = [
     case(
         23,
         "log.appending",
-        "        if not internal:\n            self._take_room(len(records))\n",
+        "        self._take_room(len(records))\n",
         "",
         f"{LOG}.test_headroom:test_a_broker_that_filled_its_disk_stops_cleanly_and_starts_again",
     ),
