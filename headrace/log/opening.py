@@ -24,7 +24,6 @@ from headrace.wire import compression
 from headrace.wire import records as wire_records
 from headrace.wire.batches import (
     CODEC_MASK,
-    LAST_CODEC,
     BatchHeader,
     Buffer,
     split_produced,
@@ -114,7 +113,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(config: TopicConfig, scans: tuple[Scan, ...], *, transactional: bool = False) -> Wanted:
-    codecs = range(LAST_CODEC + 1)
+    codecs = range(CODEC_MASK + 1)  # also of those that nobody knows: a follower looks before it checks the CRC
     recodes = tuple(config.codec not in (None, codec) for codec in codecs)
     seals = 0 if config.codec is None else _effort(config.codec, config.codec_level)
     costs = tuple(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.log import opening
 from headrace.log.appended import Appended
@@ -288,6 +291,16 @@ def test_a_follower_learns_the_ids_of_what_its_leader_sends(value: bytes) -> Non
     follower.append_as_follower(sent, NOW, scanned)
     put(follower, b"b", b"c")
     assert [offset for offset, _ in stored(follower)] == [0, 1, 3]
+
+
+@given(st.data())
+def test_a_follower_looks_into_any_bytes_without_harm(data: st.DataObject) -> None:
+    follower = open_log(SimDisk(), CONFIG)
+    damaged = bytearray(batch_of(b"a", b"b", codec=data.draw(st.integers(0, 4))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(Unprepared):
+        follower.scanned(memoryview(damaged))
 
 
 def test_a_follower_takes_as_many_batches_as_it_knows_the_ids_of() -> None:

@@ -225,7 +225,7 @@ def test_on_the_loop_and_elsewhere_the_same_is_answered_and_stored(topic: str, r
         records = b"".join(run)
         with patch.object(opening, "ON_LOOP_BYTES", 1 << 40):
             expected = answer(here, records)
-        with patch.object(opening, "ON_LOOP_BYTES", -1):
+        with patch.object(opening, "ON_LOOP_BYTES", 0):
             assert answer(there, records) == expected
     logs = [log.read(0, 1 << 30, log.end_offset, at_least_one=True).load() for log in (here, there)]
     assert bytes(logs[0]) == bytes(logs[1])
