@@ -35,10 +35,20 @@ class LongAppends:
             for _ in range(TRIES):
                 prepared = await self._computing.off_loop(step, records)
                 try:
-                    return append(prepared)
+                    return _refused_alone(append, prepared)
                 except Unprepared as more:
                     step = more.step
-            return append(prepared._replace(problem=_restless()))
+            return _refused_alone(append, prepared._replace(problem=_restless()))
+
+
+def _refused_alone(append: Callable[[Opened], T], prepared: Opened) -> T:
+    """As `append`. A problem that it has raised forgets its frames, which know what was prepared, the problem too: such
+    a circle would keep the memory of a large request until somebody looks for circles."""
+    try:
+        return append(prepared)
+    finally:
+        if prepared.problem is not None:
+            prepared.problem.__traceback__ = None
 
 
 def _restless() -> KafkaError:

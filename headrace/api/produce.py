@@ -39,7 +39,7 @@ class _Written:
         self.admission = admission
         self.response = Message(responses=[], node_endpoints=[])
         self.waiting: list[tuple[asyncio.Future[None], Message, Partition]] = []  # to be committed
-        self.failed: KafkaError | None = None  # the first error
+        self.failed: str | None = None  # the first error; an exception would keep its frames, and they this
         self.left: deque[tuple[Message, Message, list[Message]]] = deque()  # topic, partition, the topic's answers
         for topic in request.body.topic_data:
             answers: list[Message] = []
@@ -122,18 +122,15 @@ class Produce:
 
     def _write_next(self, written: _Written, prepared: Opened | None) -> None:
         topic, data, answers = written.left[0]
-        answer, problem = self._append(written, topic, data, prepared)
+        answer = self._append(written, topic, data, prepared)
         written.left.popleft()
         data.records = None  # they may be a copy, and the answer may take long
         answers.append(answer)
-        written.failed = written.failed or problem
-        if problem is not None and problem.code is ErrorCode.not_leader_or_follower:
+        if answer.error_code == ErrorCode.not_leader_or_follower:
             place = (topic.topic_id or topic.name, data.index)
             self._hints.point(written.request.peer, *place, answer, written.response)
 
-    def _append(
-        self, written: _Written, topic: Message, data: Message, prepared: Opened | None
-    ) -> tuple[Message, KafkaError | None]:
+    def _append(self, written: _Written, topic: Message, data: Message, prepared: Opened | None) -> Message:
         request, admission = written.request, written.admission
         acks = request.body.acks
         partition: Partition | None = None
@@ -156,9 +153,10 @@ class Produce:
                 future = partition.committed(appended) if acks == -1 else partition.stored(appended)
                 if future is not None:
                     written.waiting.append((future, answer, partition))
-            return answer, None
+            return answer
         except KafkaError as error:
-            return _refusal(data.index, error, partition), error
+            written.failed = written.failed or str(error)
+            return _refusal(data.index, error, partition)
 
     def _find(self, request: Request, topic: Message, index: int) -> Partition:
         """The partition, if the request may write to it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from headrace.api.contract import Caller, Disconnect, Held, Peer, Request
 from headrace.api.long_appends import TRIES
+from headrace.log.opening import Opened
 from headrace.model.topic_config import TopicConfig
 from headrace.replicas.partition import Partition
 from headrace.server.dispatch import PendingReply
@@ -168,6 +170,30 @@ def test_a_batch_that_cannot_be_opened_is_refused_as_ever() -> None:
             await held_by(room, request(topic("compacted", encode_batch(keyless, codec=4)), acks=0))
         assert room.partition("compacted").log.end_offset == 0
         assert await room.ask(VERSION, request(topic("compacted", large())))
+
+    in_room(story)
+
+
+def test_what_is_refused_leaves_nothing_to_the_garbage_collector() -> None:
+    async def story(room: Room, gated: Gated) -> None:
+        gated.open.set()
+        bad = encode_batch([Record(0, 0, None, bytes(MIB))], codec=4)
+        gap = large(b"a", producer=7, sequence=5), large(b"b", producer=7, sequence=9)
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await room.ask(VERSION, request(topic("compacted", bad)))
+            for sent in gap:
+                await room.ask(VERSION, request(topic("deduplicated", sent)))
+            gc.collect()
+            circles = [found for found in gc.garbage if isinstance(found, Opened | memoryview)]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert circles == []
+        assert room.partition("deduplicated").log.end_offset == 1
 
     in_room(story)
 
