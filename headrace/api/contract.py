@@ -89,10 +89,12 @@ class Held(NamedTuple):
     """Stage one of a request goes on. The views into the request's buffer do not last that long."""
 
     reply: Awaitable[Message | Awaitable[Message] | None]
+    kept_bytes: int = 0
+    """Of the request that were copied, and are kept until stage one is over."""
 
 
 Built = Message | Steps[Message]
-Reply = Message | Awaitable[Built] | Held | Steps[Message | Awaitable[Built] | None] | None
+Reply = Message | Awaitable[Built] | Held | Steps[Message | Awaitable[Built] | Held | None] | None
 Handler = Callable[[Request], Reply]
 # (frame, version, where the body begins, correlation id, caller) -> the whole reply; None if the handler must do it
 Express = Callable[[memoryview, int, int, int, Caller], list[Buffer] | Parked | None]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from headrace.api.contract import Caller
 from headrace.api.express_codec import read_produce, write_produce
 from headrace.api.gate import ACKS_ALL, Gate
+from headrace.log.opening import Unprepared
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.batches import Buffer
@@ -40,7 +41,7 @@ class ExpressProduce:
             self._gate.check_writer(caller, partition.topic)
             self._gate.check_in_sync(acks, partition, records)
             done = partition.append(records)
-        except KafkaError:
+        except (KafkaError, Unprepared):
             return None
         offsets = (done.base_offset, done.append_time_ms, done.log_start_offset)
         return [write_produce(version, correlation_id, topic, index, *offsets)]

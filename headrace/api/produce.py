@@ -2,7 +2,8 @@
 
 Appends happen in stage one, in the order of the requests on the connection; with acks=all, or on a topic that syncs
 before it answers, the reply waits in stage two until the records are committed or the timeout passes. acks=0 has no
-reply; if such a write fails, the connection is closed, which makes the client look for the leader again.
+reply; if such a write fails, the connection is closed, which makes the client look for the leader again. A request
+whose batches take long to open is held (long_appends.py): what it has appended so far stays, the rest is copied.
 Version 13 names topics by id; from 10 on, an answer of "not the leader" says who is (KIP-951). What is
 allowed the gate decides (api.gate), for this path and for express_produce. What transactions need is in
 transactional_produce; from version 12 on a write adds its partition (KIP-890).
@@ -11,21 +12,42 @@ transactional_produce; from version 12 on a write adds its partition (KIP-890).
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable
 
-from headrace.api.contract import Disconnect, Request, Steps
+from headrace.api.contract import Disconnect, Held, Request, Steps
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.long_appends import LongAppends
 from headrace.api.pieces import Pace, finish
 from headrace.api.transaction_entry import Admission
-from headrace.api.transactional_produce import TransactionalProduce, refusal
+from headrace.api.transactional_produce import TransactionalProduce, copy_records, refusal
+from headrace.log.opening import Opened, Step, Unprepared
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, InvalidRecords, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
-_Waiting = list[tuple[asyncio.Future[None], Message, Partition]]
+
+class _Written:
+    """What has become of a request so far."""
+
+    __slots__ = ("admission", "failed", "left", "request", "response", "waiting")
+
+    def __init__(self, request: Request, admission: Admission | None) -> None:
+        self.request = request
+        self.admission = admission
+        self.response = Message(responses=[], node_endpoints=[])
+        self.waiting: list[tuple[asyncio.Future[None], Message, Partition]] = []  # to be committed
+        self.failed: str | None = None  # the first error; an exception would keep its frames, and they this
+        self.left: deque[tuple[Message, Message, list[Message]]] = deque()  # topic, partition, the topic's answers
+        for topic in request.body.topic_data:
+            answers: list[Message] = []
+            self.response.responses.append(
+                Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+            self.left.extend((topic, data, answers) for data in topic.partition_data)
 
 
 class Produce:
@@ -36,60 +58,85 @@ class Produce:
         hints: LeaderHints,
         clock: Clock,
         transactions: TransactionalProduce,
+        long_appends: LongAppends,
     ) -> None:
         self._host = host
         self._gate = gate
         self._hints = hints
         self._clock = clock
         self._transactions = transactions
+        self._long_appends = long_appends
 
-    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message] | None]:
-        admission = None
-        if request.body.transactional_id is not None:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message] | Held | None]:
+        if request.body.transactional_id is None:
+            written = _Written(request, None)
+        else:
             admission = Admission()
+            written = _Written(request, admission)
             entered = self._transactions.enter(
-                request, lambda topic, data: self._find(request, topic, data.index), admission
+                request,
+                lambda topic, data: self._find(request, topic, data.index),
+                admission,
+                lambda: self._write_later(written, None),
             )
             if entered is not None:
-                return self._later(request, admission, entered)
-        response, waiting, failed = yield from self._produce(request, admission)
-        if request.body.acks == 0:
-            if failed is not None:
-                raise Disconnect(f"a Produce with acks=0 failed: {failed}")
-            return None
-        return response if not waiting else self._when_committed(request, response, waiting)
+                return self._entered(written, entered)
+        step = yield from self._write(written)
+        if step is None:
+            return self._answer(written)
+        copied_bytes = copy_records(data for _, data, _ in written.left)
+        return Held(self._held(written, step), copied_bytes)
 
-    async def _later(self, request: Request, admission: Admission, entered: asyncio.Future[None]) -> Message:
+    async def _entered(self, written: _Written, entered: asyncio.Future[None]) -> Message:
         await entered
-        response, waiting, _ = await finish(self._produce(request, admission))
-        if waiting:
-            await self._when_committed(request, response, waiting)
-        return response
+        if written.waiting:
+            await self._when_committed(written)
+        return written.response
 
-    def _produce(
-        self, request: Request, admission: Admission | None
-    ) -> Steps[tuple[Message, _Waiting, KafkaError | None]]:
-        """The response, what of it still has to be committed, and the first error. A request of more partitions than
-        are written in one piece has a buffer of its own, which lasts."""
-        waiting, pace = _Waiting(), Pace()
-        response = Message(responses=[], node_endpoints=[])
-        failed: KafkaError | None = None
-        for topic in request.body.topic_data:
-            answers = []
-            for data in topic.partition_data:
-                answer, problem = self._append(request, topic, data, waiting, admission)
-                failed = failed or problem
-                answers.append(answer)
-                if problem is not None and problem.code is ErrorCode.not_leader_or_follower:
-                    self._hints.point(request.peer, topic.topic_id or topic.name, data.index, answer, response)
+    async def _held(self, written: _Written, step: Step) -> Message | Awaitable[Message] | None:
+        await self._write_later(written, step)
+        return self._answer(written)
+
+    def _answer(self, written: _Written) -> Message | Awaitable[Message] | None:
+        if written.request.body.acks == 0:
+            if written.failed is not None:
+                raise Disconnect(f"a Produce with acks=0 failed: {written.failed}")
+            return None
+        return self._when_committed(written) if written.waiting else written.response
+
+    async def _write_later(self, written: _Written, step: Step | None) -> None:
+        """As `_write`, and what takes long in a thread; the records are copied by now."""
+        step = step or await finish(self._write(written))
+        while step is not None:
+            records = written.left[0][1].records
+            await self._long_appends.finish(step, records, lambda prepared: self._write_next(written, prepared))
+            step = await finish(self._write(written))
+
+    def _write(self, written: _Written) -> Steps[Step | None]:
+        """Append what is left, in order. The step that the next append needs, if that takes long. A request of more
+        partitions than are written in one piece has a buffer of its own, which lasts."""
+        pace = Pace()
+        try:
+            while written.left:
+                self._write_next(written, None)
                 if pace.is_over():
                     yield
-            response.responses.append(Message(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-        return response, waiting, failed
+        except Unprepared as stopped:
+            return stopped.step
+        return None
 
-    def _append(
-        self, request: Request, topic: Message, data: Message, waiting: _Waiting, admission: Admission | None
-    ) -> tuple[Message, KafkaError | None]:
+    def _write_next(self, written: _Written, prepared: Opened | None) -> None:
+        topic, data, answers = written.left[0]
+        answer = self._append(written, topic, data, prepared)
+        written.left.popleft()
+        data.records = None  # they may be a copy, and the answer may take long
+        answers.append(answer)
+        if answer.error_code == ErrorCode.not_leader_or_follower:
+            place = (topic.topic_id or topic.name, data.index)
+            self._hints.point(written.request.peer, *place, answer, written.response)
+
+    def _append(self, written: _Written, topic: Message, data: Message, prepared: Opened | None) -> Message:
+        request, admission = written.request, written.admission
         acks = request.body.acks
         partition: Partition | None = None
         try:
@@ -99,7 +146,7 @@ class Produce:
             if data.records is None:
                 raise KafkaError(ErrorCode.invalid_record, "a Produce request without records")
             self._gate.check_in_sync(acks, partition, data.records)
-            appended = partition.append(data.records, transactional=admission is not None)
+            appended = partition.append(data.records, transactional=admission is not None, prepared=prepared)
             answer = Message(
                 index=data.index,
                 error_code=0,
@@ -110,10 +157,11 @@ class Produce:
             if acks != 0:
                 future = partition.committed(appended) if acks == -1 else partition.stored(appended)
                 if future is not None:
-                    waiting.append((future, answer, partition))
-            return answer, None
+                    written.waiting.append((future, answer, partition))
+            return answer
         except KafkaError as error:
-            return _refusal(data.index, error, partition), error
+            written.failed = written.failed or str(error)
+            return _refusal(data.index, error, partition)
 
     def _find(self, request: Request, topic: Message, index: int) -> Partition:
         """The partition, if the request may write to it."""
@@ -128,9 +176,10 @@ class Produce:
         self._gate.check_writer(caller, topic.name)
         return self._host.find(topic.name, index)
 
-    async def _when_committed(self, request: Request, response: Message, waiting: _Waiting) -> Message:
+    async def _when_committed(self, written: _Written) -> Message:
         """Every partition's fate by the deadline. What is not committed by then is stored all the same: the client
         learns that it does not know."""
+        request, response, waiting = written.request, written.response, written.waiting
         futures = [future for future, _, _ in waiting]
         timer = self._clock.call_later(request.body.timeout_ms / 1000, _give_up, futures)
         try:

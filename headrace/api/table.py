@@ -55,6 +55,7 @@ from headrace.api.list_groups import ListGroups
 from headrace.api.list_offsets import ListOffsets
 from headrace.api.list_partition_reassignments import ListPartitionReassignments
 from headrace.api.list_transactions import ListTransactions
+from headrace.api.long_appends import LongAppends
 from headrace.api.metadata import Metadata, TopicMaker
 from headrace.api.offset_commit import OffsetCommit
 from headrace.api.offset_delete import OffsetDelete
@@ -239,12 +240,13 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
 
 
 def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
+    world, transactions = rooms.world, TransactionalProduce(entry)
     return Api(
         ApiKey.PRODUCE,
         3,
         13,
         _WRITE_TOPIC + _WRITE_TXN_ID,
-        Produce(rooms.host, rooms.gate, hints, rooms.world.clock, TransactionalProduce(entry)),
+        Produce(rooms.host, rooms.gate, hints, world.clock, transactions, LongAppends(world.computing)),
         advertised_from=0,
         express=ExpressProduce(rooms.host, rooms.gate),
         asks_by_name=True,

@@ -9,7 +9,8 @@ Errors are told in the words that the client's version knows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
 
 from headrace.api.contract import Request
 from headrace.api.transaction_entry import Admission, Claim, TransactionEntry
@@ -18,9 +19,11 @@ from headrace.replicas.partition import Partition
 from headrace.wire.batches import TRANSACTIONAL, walk
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
+from headrace.world.lazy_memory import lazy_memory
 
 _ADDS_PARTITIONS = 12  # Produce from this version on is of transaction.version 2
 _KNOWS_ABORTABLE = 11
+_LARGE_BYTES = 256 << 10
 _TRY_AGAIN = {
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -35,8 +38,11 @@ class TransactionalProduce:
         self._entry = entry
         self._last: dict[int, asyncio.Future[None]] = {}  # by producer id, of those that wait
 
-    def enter(self, request: Request, find: Find, admission: Admission) -> asyncio.Future[None] | None:
-        """Find out where the request may write. Where that takes time, its records are copied, to be valid then."""
+    def enter(
+        self, request: Request, find: Find, admission: Admission, write: Callable[[], Coroutine[Any, Any, None]]
+    ) -> asyncio.Future[None] | None:
+        """Find out where the request may write. Where that takes time, its records are copied, to be valid then, and
+        written with `write`; what is returned is done after that."""
         wanted = _producers(request.body, find)
         adds = request.version >= _ADDS_PARTITIONS
         waits: list[asyncio.Future[None]] = []
@@ -50,8 +56,8 @@ class TransactionalProduce:
             waits += [self._last[producer_id] for producer_id in producer_ids if producer_id in self._last]
         if not waits:
             return None
-        _copy_records(request.body)
-        waiting = asyncio.ensure_future(_all(waits))
+        copy_records(data for topic in request.body.topic_data for data in topic.partition_data)
+        waiting = asyncio.ensure_future(_after(waits, write))
         for producer_id in producer_ids:
             self._last[producer_id] = waiting
         waiting.add_done_callback(lambda done: self._forget(producer_ids, done))
@@ -92,15 +98,28 @@ def _transactional(records: memoryview | None) -> Iterator[tuple[int, int]]:
             yield header.producer_id, header.producer_epoch
 
 
-def _copy_records(body: Message) -> None:
-    for topic in body.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
+def copy_records(partitions: Iterable[Message]) -> int:
+    """Out of the receive buffer, so that they last; how many bytes that were."""
+    size = 0
+    for data in partitions:
+        if data.records is not None:
+            size += len(data.records)
+            data.records = _copy(data.records)
+    return size
 
 
-async def _all(waits: list[asyncio.Future[None]]) -> None:
+def _copy(records: memoryview) -> memoryview:
+    """What is large goes back to the system as soon as it is not needed any more."""
+    if len(records) < _LARGE_BYTES:
+        return memoryview(bytearray(records))
+    copy = memoryview(lazy_memory(len(records)))
+    copy[:] = records
+    return copy
+
+
+async def _after(waits: list[asyncio.Future[None]], write: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await asyncio.wait(waits)
+    await write()
 
 
 def _why(code: ErrorCode) -> str:

@@ -1,4 +1,4 @@
-"""What a client's batch must fulfil before it may enter a log. Called by appending.py for every produced batch that the
+"""What a client's batch must fulfil before it may enter a log. Called by opening.py for every produced batch that the
 usual append (_tail.pyx) has not taken; that one declines whatever is refused here.
 
 The records are looked at wherever they lie open: in a batch that is not compressed, and on a topic whose settings make
@@ -24,17 +24,24 @@ from headrace.wire.batches import (
     BatchHeader,
     Buffer,
 )
-from headrace.wire.errors import BadRecord, ErrorCode, InvalidRecords, KafkaError, Malformed
+from headrace.wire.errors import BadRecord, ErrorCode, InvalidRecords, KafkaError, Malformed, TooMuch
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def check_client_batch(
-    records: memoryview, at: int, header: BatchHeader, config: TopicConfig, now_ms: int, *, transactional: bool = False
-) -> int:
-    """The latest time of its records, as the header is to name it. Raises KafkaError with the code that a Kafka broker
-    would give. Only in a `transactional` request may there be transactional batches: without a coordinator that knows
-    of them they would stay open for ever."""
+    records: memoryview,
+    at: int,
+    header: BatchHeader,
+    config: TopicConfig,
+    now_ms: int,
+    transactional: bool,
+    limit_bytes: int,
+) -> tuple[int, Buffer | None]:
+    """The latest time of its records, as the header is to name it, and its records, unless they stay closed. Raises
+    KafkaError with the code that a Kafka broker would give; TooMuch if it opens into more than `limit_bytes`. Only in a
+    `transactional` request may there be transactional batches: without a coordinator that knows of them they would
+    stay open for ever."""
     if header.length + PREFIX_BYTES > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.message_too_large,
@@ -46,12 +53,14 @@ def check_client_batch(
         raise KafkaError(ErrorCode.invalid_record, f"producer {header.producer_id} sent no epoch or no sequence")
     if header.codec and not config.opens(header.codec):
         _check_closed(records[at + HEADER_BYTES : at + header.size], header, config, now_ms)
-        return header.max_timestamp
+        return header.max_timestamp, None
     try:
-        _, section = wire_records.open_batch(records, at)
+        _, section = wire_records.open_batch(records, at, limit_bytes)
+    except TooMuch:
+        raise
     except Malformed as error:
         raise KafkaError(ErrorCode.invalid_record, f"a record batch cannot be opened: {error}") from error
-    return check_section(section, header, config, now_ms)
+    return check_section(section, header, config, now_ms), section
 
 
 def _check_attributes(header: BatchHeader, config: TopicConfig, transactional: bool) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from itertools import repeat
 
-from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
 from headrace.log.dedup import Sifted
 from headrace.log.derived import PRODUCER, StoredBatch, news_in
 from headrace.log.failing import lost_count, refusal, write_failed
 from headrace.log.headroom import Headroom
-from headrace.log.recompression import recompressed
+from headrace.log.opening import Found, Opened, Wanted, followed, opened, rewritten, wanted
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
 from headrace.log.states import LogStates
@@ -26,7 +25,6 @@ from headrace.wire.batches import (
     split_produced,
     stamp,
     stamp_append_time,
-    stamp_max_timestamp,
     walk,
 )
 from headrace.wire.end_markers import EndMarker, encode_marker
@@ -34,7 +32,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 
 class Appending:
-    __slots__ = ("_headroom", "_name", "_rolling", "_states", "_tail")
+    __slots__ = ("_headroom", "_name", "_rolling", "_states", "_tail", "_wanted")
 
     def __init__(
         self, tail: LogTail, states: LogStates, rolling: Rolling, headroom: Headroom | None, name: str
@@ -44,29 +42,56 @@ class Appending:
         self._rolling = rolling
         self._headroom = headroom
         self._name = name
+        self._wanted: Wanted | None = None
 
     def append(
-        self, records: memoryview, leader_epoch: int, now_ms: int, internal: bool, transactional: bool
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        internal: bool,
+        transactional: bool,
+        prepared: Opened | None,
     ) -> Appended:
         """What a producer sent, as PartitionLog.append says."""
         tail = self._tail
         if tail.offline is not None:
             raise refusal(tail)
-        found = split_produced(records)
-        config = tail.config
-        append_time_ms = now_ms if config.log_append_time else -1
-        repeated = self._check(records, found, now_ms, internal, transactional)
+        append_time_ms = now_ms if tail.config.log_append_time else -1
+        if internal:
+            found = split_produced(records)
+            repeated = self._repeated(found)
+            return repeated or self._put(records, found, leader_epoch, append_time_ms, now_ms, None)
+        run = opened(records, self._wants(transactional), now_ms, prepared)
+        repeated = self._repeated(run.found)
         if repeated is not None:
             return repeated
-        sifted: Sifted | None = None
+        records, found, sifted = run.records, run.found, None
         dedup = self._states.seen_ids.dedup
-        if dedup is not None and not internal:
-            sifted = dedup.sift(records, found, now_ms)
-            records, found = sifted.records, sifted.found
-        if config.codec is not None and not internal:
-            records, found = recompressed(records, found, config.codec, config.max_message_bytes, config.codec_level)
-        if not internal:
-            self._take_room(len(records))
+        if dedup is not None:
+            sifted = dedup.sift(run.batches, now_ms)
+            records, found = rewritten(run, sifted.keeps)
+        self._take_room(len(records))
+        return self._put(records, found, leader_epoch, append_time_ms, now_ms, sifted)
+
+    def _wants(self, transactional: bool) -> Wanted:
+        """What the topic has done with the batches of its clients; as it was the last time, nearly always."""
+        known, config, scans = self._wanted, self._tail.config, self._states.scans
+        if known is None or known.config is not config or known.scans != scans or known.transactional != transactional:
+            known = self._wanted = wanted(config, scans, transactional=transactional)
+        return known
+
+    def _put(
+        self,
+        records: memoryview,
+        found: Found,
+        leader_epoch: int,
+        append_time_ms: int,
+        now_ms: int,
+        sifted: Sifted | None,
+    ) -> Appended:
+        """Stamp and write batches that may be written."""
+        tail = self._tail
         with tail.lock:
             base_offset = offset = tail.end_offset
             for at, header in found:
@@ -96,23 +121,12 @@ class Appending:
             except MemoryError as error:
                 lost_count(tail, error)
 
-    def _check(
-        self,
-        records: memoryview,
-        found: list[tuple[int, BatchHeader]],
-        now_ms: int,
-        internal: bool,
-        transactional: bool,
-    ) -> Appended | None:
-        """KafkaError if one of these batches may not be appended; what is answered to a retry of batches that are here
-        already; else None. A header whose latest time is not that of its records is put right."""
+    def _repeated(self, found: Found) -> Appended | None:
+        """What is answered to a retry of batches that are here already; else None. KafkaError if the producer of one
+        may not write it now."""
         tail = self._tail
         before: BatchHeader | None = None
-        for place, (at, header) in enumerate(found):
-            if not internal:
-                newest = check_client_batch(records, at, header, tail.config, now_ms, transactional=transactional)
-                if newest != header.max_timestamp and not tail.config.log_append_time:
-                    found[place] = at, stamp_max_timestamp(records, at, header, newest)
+        for _, header in found:
             if header.producer_id >= 0:
                 if before is not None and before.producer_id == header.producer_id:
                     tail.producers.check_next(before, header)
@@ -155,13 +169,21 @@ class Appending:
             except MemoryError as error:
                 lost_count(tail, error)
 
-    def append_as_follower(self, records: memoryview, now_ms: int | None, *, takes_room: bool) -> int:
-        """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
-        many bytes there are for consumers in them."""
+    def scanned(self, records: memoryview) -> Opened | None:
+        """As PartitionLog.scanned says."""
+        return followed(records, self._wants(transactional=False)) if self._states.scans else None
+
+    def append_as_follower(
+        self, records: memoryview, now_ms: int | None, scanned: Opened | None, *, takes_room: bool
+    ) -> int:
+        """As PartitionLog.append_as_follower says."""
         tail = self._tail
         if tail.offline is not None:
             raise refusal(tail)
         now_ms = tail.now_ms if now_ms is None else now_ms
+        if scanned is not None:
+            records = scanned.records
+        known = None if scanned is None else self._states.seen_ids.ids_in(scanned.batches)
         found = list(walk(records))
         expected = tail.end_offset
         for at, header in found:
@@ -181,13 +203,13 @@ class Appending:
         with tail.lock:
             segment = self._write(records[:total], expected, now_ms)
             try:
-                for at, header in found:
+                for (at, header), ids in zip(found, repeat(None) if known is None else known, strict=False):
                     segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
                     news = news_in(header, header.leader_epoch > tail.epochs.latest)
                     if news == PRODUCER and not tail.hears_all:
                         tail.producers.remember_stored(header, now_ms)
                     elif news or tail.hears_all:
-                        self._states.appended(news, StoredBatch(header, now_ms, records, at))
+                        self._states.appended(news, StoredBatch(header, now_ms, records, at, ids))
             except MemoryError as error:
                 lost_count(tail, error)
         if not self._states.thinned.known:

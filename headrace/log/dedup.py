@@ -1,7 +1,7 @@
 """Deduplication by message id: a record whose `headrace.id` header was seen lately is acknowledged and not stored.
 
-Only on topics with headrace.dedup.window.ms; there every batch is opened. partition_log.py calls `sift` before the
-write, which changes nothing; after it the ids are learned as every derived state learns (derived.py). A batch that
+Only on topics with headrace.dedup.window.ms; there every batch is opened (opening.py). appending.py calls `sift` before
+the write, which changes nothing; after it the ids are learned as every derived state learns (derived.py). A batch that
 loses records is written anew with its producer id, sequences, offsets and codec, empty if it loses all: so retries,
 replicas and a restart find what the producer sent, and an acknowledged duplicate is committed when its first is.
 
@@ -20,21 +20,25 @@ from headrace.log import timestamps
 from headrace.log.derived import PLAIN, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch
 from headrace.log.id_journal import Frame, IdJournal, Kind
 from headrace.log.id_window import DIGEST_BYTES, NO_TRANSACTION, IdWindow
+from headrace.log.opening import Keeps, OpenBatch, Scan
 from headrace.log.producer_state import ProducerStates
 from headrace.wire import records as wire_records
-from headrace.wire.batches import BatchHeader, Buffer, walk
-from headrace.wire.errors import ErrorCode, KafkaError, Malformed
+from headrace.wire.batches import BatchHeader
+from headrace.wire.errors import Malformed
 
-ID_HEADER = b"headrace.id"
 
-Found = list[tuple[int, BatchHeader]]
+def _digests(values: Sequence[bytes | None]) -> list[bytes | None]:
+    return [_digest(value) for value in values]
+
+
+ID_SCAN = Scan(b"headrace.id", _digests)
+_SCANS = (ID_SCAN,)
 
 
 class Sifted(NamedTuple):
-    """What is to be written of a produced run of batches."""
+    """Which records of a produced run of batches are stored."""
 
-    records: memoryview
-    found: Found
+    keeps: Keeps
     fresh: list[list[bytes]]
     """Of each batch the ids that come with it."""
     dropped: int
@@ -45,32 +49,19 @@ class Dedup:
         self.window = window
         self.journal = journal
 
-    def sift(self, records: memoryview, found: Found, now_ms: int) -> Sifted:
-        """Leave out records whose ids are known. KafkaError if a batch cannot be opened."""
+    def sift(self, batches: Sequence[OpenBatch], now_ms: int) -> Sifted:
+        """Leave out records whose ids are known now."""
         here: set[bytes] = set()
         fresh: list[list[bytes]] = []
-        batches: list[Buffer] = []
+        keeps: Keeps = []
         dropped = 0
-        for at, header in found:
-            try:
-                _, section = wire_records.open_batch(records, at)
-                ids = wire_records.scan_header(section, header.record_count, ID_HEADER)
-            except Malformed as error:
-                raise KafkaError(ErrorCode.corrupt_message, f"a record batch cannot be opened: {error}") from error
-            digests = [_digest(value) for value in ids]
-            keep = self._keep(digests, _transaction_of(header), here, now_ms)
+        for batch in batches:
+            (digests,) = batch.scanned
+            keep = self._keep(digests, _transaction_of(batch.header), here, now_ms)
             fresh.append([digest for digest, kept in zip(digests, keep, strict=True) if kept and digest is not None])
-            if all(keep):
-                batches.append(records[at : at + header.size])
-            elif any(keep):
-                batches.append(wire_records.filtered_batch(header, section, keep))
-            else:
-                batches.append(wire_records.emptied_batch(header))
+            keeps.append(None if all(keep) else keep)
             dropped += len(keep) - sum(keep)
-        if not dropped:
-            return Sifted(records, found, fresh, 0)
-        rewritten = memoryview(bytearray().join(batches))
-        return Sifted(rewritten, list(walk(rewritten)), fresh, dropped)
+        return Sifted(keeps, fresh, dropped)
 
     def _keep(self, digests: Sequence[bytes | None], transaction: int, here: set[bytes], now_ms: int) -> list[bool]:
         keep: list[bool] = []
@@ -119,6 +110,17 @@ class SeenIds(DerivedState):
         self.hears = 0
         self.duplicates_dropped = 0  # records that were acknowledged and not stored
         self.ids_forgotten = 0  # ids that left before their time for want of memory
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What it wants to know of batches before they are written."""
+        return () if self.dedup is None else _SCANS
+
+    def ids_in(self, batches: Sequence[OpenBatch]) -> list[list[bytes]] | None:
+        """The ids in each of these batches, if it wants to know them."""
+        if self.dedup is None:
+            return None
+        return [[digest for digest in batch.scanned[0] if digest is not None] for batch in batches]
 
     def load(self, log: LogOnDisk) -> int:
         """The files, and for the rest the log itself, whose ids count from now."""
@@ -206,10 +208,10 @@ def _loaded(log: LogOnDisk, first_open: int | None) -> tuple[Dedup, int]:
 def _digests_in(batch: StoredBatch) -> list[bytes]:
     try:
         _, section = wire_records.open_batch(*batch.stored())
-        ids = wire_records.scan_header(section, batch.header.record_count, ID_HEADER)
+        (values,) = wire_records.scan_headers(section, batch.header.record_count, (ID_SCAN.header,))
     except Malformed:
         return []
-    return [digest for digest in map(_digest, ids) if digest is not None]
+    return [digest for digest in _digests(values) if digest is not None]
 
 
 def _transaction_of(header: BatchHeader) -> int:

@@ -28,6 +28,7 @@ from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability, Syncing
 from headrace.log.failing import refusal, write_failed
 from headrace.log.indexes import SegmentIndex
+from headrace.log.opening import Opened
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, slice_of
 from headrace.log.rolling import Rolling
@@ -154,12 +155,14 @@ class PartitionLog(TailView):
         now_ms: int,
         internal: bool = False,
         transactional: bool = False,
+        prepared: Opened | None = None,
     ) -> Appended:
         """Take what a producer sent: check, stamp in place, one write.
 
         `records` is writable and holds one or more whole batches. `internal` is for the broker's own batches, which
         need no checks meant for clients. `transactional` says that the coordinator knows of this partition, so that a
-        marker will come. Raises KafkaError, and then nothing has changed.
+        marker will come. Raises KafkaError, and then nothing has changed; or Unprepared if the batches are to be opened
+        off the event loop first, and then called again with what that has `prepared`.
         """
         tail = self.tail
         if not internal and not transactional:
@@ -169,7 +172,7 @@ class PartitionLog(TailView):
                 raise write_failed(tail, error) from error
             if appended is not None:
                 return appended
-        return self._appending.append(records, leader_epoch, now_ms, internal, transactional)
+        return self._appending.append(records, leader_epoch, now_ms, internal, transactional, prepared)
 
     def append_marker(
         self,
@@ -187,10 +190,15 @@ class PartitionLog(TailView):
             producer_id, producer_epoch, coordinator_epoch, commit, leader_epoch, strict=strict, now_ms=now_ms
         )
 
-    def append_as_follower(self, records: memoryview, now_ms: int | None = None) -> int:
-        """Take batches as another log has them, with their offsets and epochs. A batch that is cut short is left. How
-        many bytes there are for consumers in them."""
-        return self._appending.append_as_follower(records, now_ms, takes_room=not self.internal)
+    def scanned(self, records: memoryview) -> Opened | None:
+        """What this topic wants to know of another log's batches before they are written; None if that is nothing.
+        Raises Unprepared if it takes long: then the step tells it."""
+        return self._appending.scanned(records)
+
+    def append_as_follower(self, records: memoryview, now_ms: int | None = None, scanned: Opened | None = None) -> int:
+        """Take batches as another log has them, with their offsets and epochs; of those that were `scanned` as many as
+        that has. A batch that is cut short is left. How many bytes there are for consumers in them."""
+        return self._appending.append_as_follower(records, now_ms, scanned, takes_room=not self.internal)
 
     # -- transactions -------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.log.opening import ON_LOOP_BYTES
 from headrace.log.segment import NotCached, Segment
 from headrace.log.visible import visible
+from headrace.wire.errors import TooMuch
 from headrace.world.disk import Buffer
 
 
@@ -58,7 +60,8 @@ class Slice:
         self._kept = kept  # the bytes, if they are in memory anyway
 
     def load_cached(self) -> Buffer | None:
-        """The bytes at once, None if that would wait for the disk; the memory is lent (`File.borrow_cached`)."""
+        """The bytes at once, None if that would wait for the disk or take long; the memory is lent
+        (`File.borrow_cached`)."""
         if self._kept is not None:
             return self._kept
         if self._segment is None:
@@ -68,7 +71,12 @@ class Slice:
                 stored = file.borrow_cached(self.size, self._position)
         except FileNotFoundError:
             return b""
-        return stored if stored is None or self._bounds is None else self._shown(stored, self._bounds)
+        if stored is None or self._bounds is None:
+            return stored
+        try:
+            return self._shown(stored, self._bounds, ON_LOOP_BYTES)
+        except TooMuch:
+            return None
 
     def load(self) -> Buffer:
         """The bytes, from the disk in any case; blocks. Empty if retention took the segment away meanwhile: the next
@@ -86,10 +94,10 @@ class Slice:
             return b""
         return stored if self._bounds is None else self._shown(stored, self._bounds)
 
-    def _shown(self, stored: Buffer, bounds: ReadBounds) -> Buffer:
+    def _shown(self, stored: Buffer, bounds: ReadBounds, limit_bytes: int | None = None) -> Buffer:
         if not bounds.thinned:
             return stored
-        return visible(stored, bounds.offset, at_end=not self.more)
+        return visible(stored, bounds.offset, at_end=not self.more, limit_bytes=limit_bytes)
 
 
 EMPTY = Slice(0, kept=b"")

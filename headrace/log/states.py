@@ -8,6 +8,7 @@ from headrace.log.aborted_txns import AbortedTxns
 from headrace.log.dedup import SeenIds
 from headrace.log.derived import PLAIN, PRODUCER, DerivedState, Moment, Store, StoredBatch
 from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.opening import Scan
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_state import ProducerLimits
 from headrace.log.sealed import SealedSegments
@@ -44,6 +45,11 @@ class LogStates:
         """Whether another state than the producers' has to be told of batches in which nothing is special, or only that
         they are a producer's. Otherwise whoever appends such a batch may tell the producers, and nobody else."""
         return any(state.hears & (PLAIN | PRODUCER) for state in self.walk if state is not self.snapshots)
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What states want to know of a client's batches before they are written."""
+        return self.seen_ids.scans
 
     def appended(self, news: int, batch: StoredBatch) -> None:
         """Tell the states that hear of such news (derived.py)."""

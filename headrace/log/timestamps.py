@@ -19,10 +19,7 @@ def find_time(segments: Sequence[Segment], timestamp_ms: int, start: int, below:
             return None
         for position, header in _late_batches(segment, timestamp_ms, start, below):
             batch = segment.peek(position, header.size, wait=True)
-            found = records.first_at_or_after(batch, timestamp_ms)
-            if found is not None and found[0] < start:
-                late = (r for r in records.decode(batch) if r.offset >= start and r.timestamp >= timestamp_ms)
-                found = next(((record.offset, record.timestamp) for record in late), None)
+            found = records.first_at_or_after(batch, timestamp_ms, from_offset=start)
             if found is not None:
                 return found if found[0] < below else None
     return None

@@ -21,7 +21,7 @@ from __future__ import annotations
 from headrace.wire import records as wire_records
 from headrace.wire.batches import BatchHeader, Buffer, walk
 from headrace.wire.end_markers import skip_marker
-from headrace.wire.errors import Malformed
+from headrace.wire.errors import Malformed, TooMuch
 
 _LARGEST_DELTA = 0x7FFFFFFF
 
@@ -31,8 +31,9 @@ def is_thinned(header: BatchHeader) -> bool:
     return header.record_count <= header.last_offset_delta
 
 
-def visible(stored: Buffer, offset: int, *, at_end: bool) -> Buffer:
-    """What a reader at `offset` is given of these batches. `at_end`: it may see nothing after them yet."""
+def visible(stored: Buffer, offset: int, *, at_end: bool, limit_bytes: int | None = None) -> Buffer:
+    """What a reader at `offset` is given of these batches. `at_end`: it may see nothing after them yet. TooMuch if a
+    batch opens into more than `limit_bytes`."""
     batches = list(walk(stored))
     if not batches:
         return stored
@@ -43,8 +44,11 @@ def visible(stored: Buffer, offset: int, *, at_end: bool) -> Buffer:
     if last.base_offset >= offset and not at_end:
         return stored
     try:
-        reached = wire_records.last_record_offset(stored, at) + 1 if is_thinned(last) else last.next_offset
-    except Malformed:
+        thinned = is_thinned(last)
+        reached = wire_records.last_record_offset(stored, at, limit_bytes) + 1 if thinned else last.next_offset
+    except Malformed as error:
+        if limit_bytes is not None and isinstance(error, TooMuch):
+            raise
         return stored  # a batch that nobody can open is given as it is
     if reached <= offset:
         return _marker(offset, newest)

@@ -125,10 +125,10 @@ _OWN: tuple[Setting, ...] = (
     _own("producer.id.expiration.ms", _T.INT, 86_400_000, "how long the sequence of an idle producer is remembered",
          low=1),
     _own("queued.max.request.bytes", _T.LONG, 512 << 20,
-         "memory for requests that have not come completely; connections that would need more are not read until "
-         "others have finished, and one that does not send the rest of its request meanwhile is closed. At least one "
-         "request of socket.request.max.bytes fits; requests of less than 64 KiB are not counted; -1: no limit, as in "
-         "Kafka", low=-1),
+         "memory for requests that have not come completely, and for copies of those whose batches are being opened; "
+         "connections that would need more are not read until others have finished, and one that does not send the "
+         "rest of its request meanwhile is closed. At least one request of socket.request.max.bytes fits; requests of "
+         "less than 64 KiB are not counted; -1: no limit, as in Kafka", low=-1),
     Setting("replica.alter.log.dirs.io.max.bytes.per.second", _T.LONG, LONG_MAX,
             "accepted for compatibility; a broker has one data folder, nothing moves between folders", low=1),
     _own("replica.fetch.max.bytes", _T.INT, 4 << 20, "the bytes that a replica requests from a partition at a time",

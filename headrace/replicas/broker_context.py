@@ -44,6 +44,7 @@ class BrokerContext:
         sync: Sync,
         off_loop: Callable[..., Awaitable[Any]],
         *,
+        compute: Callable[..., Awaitable[Any]] | None = None,
         lag_s: float = 30.0,
         on_role: LeadershipChanged = _ignore,
     ) -> None:
@@ -52,6 +53,8 @@ class BrokerContext:
         self.sync = sync
         self.off_loop = off_loop
         """Runs what waits for the disk, off the event loop."""
+        self.compute = compute or off_loop
+        """Runs what only computes, likewise."""
         self.broker_epoch: int | None = None
         """Of this start of the broker; None on a broker that stands alone, where nobody else can be elected."""
         self.brokers: Mapping[int, BrokerImage] = {}

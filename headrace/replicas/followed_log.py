@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace.log.opening import Unprepared
 from headrace.model.image import PartitionImage
 from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.committed_log import CommittedLog
@@ -67,10 +68,16 @@ class FollowedLog:
         if standing.leads or standing.leader_epoch != epoch or self.reshaping:
             raise KafkaError(ErrorCode.fenced_leader_epoch, f"{self._name} does not follow the leader of epoch {epoch}")
 
-    def take(self, epoch: int, records: memoryview) -> None:
-        """Append what the leader of `epoch` sent."""
+    async def take(self, epoch: int, records: memoryview) -> None:
+        """Append what the leader of `epoch` sent, or the first of it."""
         self._check_follows(epoch)
-        self._committed_log.readers.appended(self._log.append_as_follower(records, self._broker.clock.now_ms()))
+        try:
+            scanned = self._log.scanned(records)
+        except Unprepared as unprepared:
+            scanned = await self._broker.compute(unprepared.step, records)
+            self._check_follows(epoch)
+        now_ms = self._broker.clock.now_ms()
+        self._committed_log.readers.appended(self._log.append_as_follower(records, now_ms, scanned))
 
     def learn_commit(self, epoch: int, leader_high_watermark: int) -> None:
         """A follower's high watermark: what its leader says is committed, as far as it is here."""

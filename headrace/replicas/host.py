@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.log.logs import CLEANER_BACKOFF_MS, Logs
 from headrace.model.failure import Failure
@@ -58,14 +58,22 @@ class ReplicaHost:
         *,
         lag_s: float = 30.0,
         watermarks: Watermarks | None = None,
+        compute: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
+        """`compute` runs what only computes, off the event loop; by default where the logs wait for the disk."""
         self._broker_id = broker_id
         self._logs = logs
         self._clock = clock
         self._file = BrokerFile(broker_id, broker_settings)
         self._watermarks = watermarks
         self._broker = BrokerContext(
-            broker_id, clock, logs.request_sync, logs.off_loop, lag_s=lag_s, on_role=self._tell
+            broker_id,
+            clock,
+            logs.request_sync,
+            logs.off_loop,
+            compute=compute,
+            lag_s=lag_s,
+            on_role=self._tell,
         )
         self._pulls: ReplicaPulls | None = None
         self._topics: dict[str, dict[int, Partition]] = {}

@@ -17,6 +17,7 @@ import asyncio
 import uuid
 
 from headrace.log.appended import Appended
+from headrace.log.opening import Opened
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reading import EMPTY, Slice
 from headrace.model.image import PartitionImage
@@ -193,8 +194,15 @@ class Partition:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, records: memoryview, *, internal: bool = False, transactional: bool = False) -> Appended:
-        """Write produced batches; they are visible once committed."""
+    def append(
+        self,
+        records: memoryview,
+        *,
+        internal: bool = False,
+        transactional: bool = False,
+        prepared: Opened | None = None,
+    ) -> Appended:
+        """Write produced batches; they are visible once committed. See PartitionLog.append."""
         leader, broker = self._leader, self._broker
         if leader is None:
             raise KafkaError(ErrorCode.not_leader_or_follower)
@@ -205,7 +213,12 @@ class Partition:
             if refusals.by_producer:
                 refusals.check(records, self.log.producers.producers, now_ms)
             appended = self.log.append(
-                records, leader.epoch, now_ms=now_ms, internal=internal, transactional=transactional
+                records,
+                leader.epoch,
+                now_ms=now_ms,
+                internal=internal,
+                transactional=transactional,
+                prepared=prepared,
             )
         except KafkaError as error:
             refusals.refused(records, error, now_ms)

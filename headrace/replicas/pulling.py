@@ -135,7 +135,7 @@ class Pulled:
                 # The leader's log starts in the middle of a batch, which is sent whole: so must this one.
                 await self.partition.followed_log.reshape(self.epoch, self.log.restart_at, first)
             end = self.offset
-            self.partition.followed_log.take(self.epoch, records)
+            await self.partition.followed_log.take(self.epoch, records)
             if self.offset == end:
                 raise KafkaError(ErrorCode.corrupt_message, f"{self.partition}: its leader sent no whole batch")
         self.partition.followed_log.learn_commit(self.epoch, answer.high_watermark)

@@ -25,6 +25,11 @@ class Pending(Protocol):
         """Whether no other request of this connection may be handled before that."""
         ...
 
+    @property
+    def kept_bytes(self) -> int:
+        """Of a request that `holds`: how much of it was copied and is kept until then."""
+        ...
+
 
 class Dispatch(Protocol):
     def __call__(self, frame: memoryview, caller: Caller) -> list[Buffer] | Pending | None:

@@ -320,6 +320,7 @@ class Broker:
             config.settings,
             lag_s=config.replica_lag_time_max_ms / 1000,
             watermarks=self._watermarks,
+            compute=world.computing.off_loop,
         )
         journal = TopicJournal(self._host, clock, disk.off_loop)
         self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config))

@@ -336,6 +336,8 @@ class Connection(asyncio.BufferedProtocol):
         task.add_done_callback(lambda done: self._answered(slot, reply, done))
         if reply.holds:
             self._held = slot
+            if reply.kept_bytes >= _SPARE_FROM_BYTES:
+                self._keeper.unfinished.keep_copy(reply.kept_bytes, task)
 
     def _answered(self, slot: _Slot, reply: Pending, done: asyncio.Future[Any]) -> None:
         self._tasks.discard(done)

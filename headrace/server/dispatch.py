@@ -105,7 +105,8 @@ class Dispatcher:
             self.note(header[0], started)
             return reply
         if isinstance(reply, Held):
-            return PendingReply(self, header, started, caller, reply.reply, holds=holds)
+            kept = reply.kept_bytes
+            return PendingReply(self, header, started, caller, reply.reply, holds=holds, kept_bytes=kept)
         return PendingReply(self, header, started, caller, reply, holds=False)
 
     def note(self, api_key: int, started: float) -> None:
@@ -114,7 +115,7 @@ class Dispatcher:
 
 
 class PendingReply:
-    __slots__ = ("_caller", "_dispatcher", "_header", "_started", "awaited", "holds")
+    __slots__ = ("_caller", "_dispatcher", "_header", "_started", "awaited", "holds", "kept_bytes")
 
     def __init__(
         self,
@@ -125,6 +126,7 @@ class PendingReply:
         awaited: Awaitable[Result],
         *,
         holds: bool,
+        kept_bytes: int = 0,
     ) -> None:
         self._dispatcher = dispatcher
         self._header = header
@@ -132,6 +134,7 @@ class PendingReply:
         self._caller = caller
         self.awaited = awaited
         self.holds = holds
+        self.kept_bytes = kept_bytes
 
     def finish(self, reply: Result) -> list[Buffer] | PendingReply | None:
         return self._dispatcher.answer(self._header, self._started, self._caller, reply, holds=False)
@@ -143,6 +146,7 @@ class ParkedReply:
     __slots__ = ("_caller", "_dispatcher", "_header", "_parked", "_started", "awaited")
 
     holds = False
+    kept_bytes = 0
 
     def __init__(
         self, dispatcher: Dispatcher, header: frames.RequestHeader, started: float, caller: Caller, parked: Parked

@@ -123,7 +123,7 @@ class Listener:
         if self.unfinished.waiting:
             for connection, hold in self.unfinished.holds.items():
                 if not isinstance(connection, Connection):
-                    continue  # a whole request that waits for its turn (long_work.py)
+                    continue  # a copy, which goes by itself
                 owners[hold] = owners[connection] = connection
                 receiving[hold] = connection.receiving()
                 sending[connection] = connection.sending()

@@ -34,7 +34,7 @@ from headrace.api.reply_budget import Grant, ReplyBudget, granted
 from headrace.server.answering import Buffer
 from headrace.server.full_collections import full_collections
 from headrace.server.reply_frame import reply_frame
-from headrace.server.unfinished import UnfinishedRequests
+from headrace.server.unfinished import Copy, UnfinishedRequests
 from headrace.wire import frames
 from headrace.wire.errors import TooManyItems
 from headrace.wire.messages import Message, decode_request
@@ -44,13 +44,6 @@ REQUESTS_BYTES = 256 << 20  # for all large requests that were decoded and are n
 
 Result = Reply | list[Buffer]
 Handle = Callable[[Message], Reply]
-
-
-class _Copy:
-    """A frame that waits for its turn."""
-
-    def room_granted(self) -> None:
-        """It is there already, and waits for no room."""
 
 
 class LongWork:
@@ -65,7 +58,7 @@ class LongWork:
         self, header: frames.RequestHeader, frame: bytes, most_items: int, caller: Caller, handle: Handle
     ) -> Result:
         """Decode a request and handle it, up to the end of stage one: its connection handles nothing else meanwhile."""
-        waiting, grants = _Copy(), list[Grant]()
+        waiting, grants = Copy(), list[Grant]()
         self._unfinished.keep(waiting, len(frame))
         try:
             grants.append(await self._requests.wait(min(len(frame), most_items) * ITEM_BYTES, caller))

@@ -2,8 +2,9 @@
 
 Owned by the listener, asked by its connections. A connection asks before it reads more of a large request
 (`grant`), a step at a time; if that would be too much, it does not read until others have finished or are gone, and is
-called then (`room_granted`). What a connection has read already but must not handle yet is counted as well (`keep`).
-Small requests, and those in spare buffers, are not counted: their number is bounded by other limits.
+called then (`room_granted`). What a connection has read already but must not handle yet is counted as well (`keep`),
+and so is the copy of a request that takes long to handle (`keep_copy`). Small requests, and those in spare buffers, are
+not counted: their number is bounded by other limits.
 
 Invariants: the oldest large request always gets what it asks for, so those that wait for each other cannot block all;
 so the bytes held are at most the budget, one request, and the beginnings of those that wait (64 KiB each: the listener
@@ -12,8 +13,9 @@ lets connections read less at a time while this is `full`). Those that wait are 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 UNLIMITED = 1 << 62
 
@@ -22,6 +24,15 @@ class Owner(Protocol):
     def room_granted(self) -> None:
         """What was refused is granted now."""
         ...
+
+
+class Copy:
+    """The copy of a request that is being handled; the owner of what it takes."""
+
+    __slots__ = ()
+
+    def room_granted(self) -> None:
+        """Never called: nothing more of it is to come."""
 
 
 class Hold:
@@ -65,6 +76,12 @@ class UnfinishedRequests:
         hold = self.holds[owner] = Hold(owner, aside=True)
         self._resize(hold, size)
         self._tell()
+
+    def keep_copy(self, size: int, handled: asyncio.Future[Any]) -> None:
+        """So many bytes of a request were copied, and are kept until it is `handled`."""
+        copy = Copy()
+        self.keep(copy, size)
+        handled.add_done_callback(lambda _: self.release(copy))
 
     def release(self, owner: Owner) -> None:
         """`owner` holds nothing any more."""

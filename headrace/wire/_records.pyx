@@ -29,6 +29,10 @@ cdef extern from *:
 cdef PyTypeObject *record_type = <PyTypeObject *> <PyObject *> Record
 cdef tuple NO_HEADERS = ()
 
+cdef enum:
+    LARGE_BYTES = 1 << 20  # of a section whose records take long to walk over
+    MOST_PLACES = 1000  # of records that are wrong: so many are told
+
 
 include "_number_reading.pxi"
 include "_number_writing.pxi"
@@ -151,32 +155,59 @@ def scan_keys(const uint8_t[::1] section not None, int64_t count, int64_t base_o
     return found
 
 
-def scan_times(
+def first_dated(
+    const uint8_t[::1] section not None,
+    int64_t count,
+    int64_t base_offset,
+    int64_t last_offset_delta,
+    int64_t base_timestamp,
+    int64_t timestamp,
+    int64_t from_offset,
+):
+    """(offset, timestamp) of the first record from `from_offset` on that is as late as `timestamp`, or None."""
+    check_count(section.shape[0], count)
+    found = None
+    if count == 0 and section.shape[0] == 0:
+        return found
+    cdef const uint8_t *at = &section[0]
+    cdef const uint8_t *end = at + section.shape[0]
+    cdef const uint8_t *stop
+    cdef int64_t time, offset, turn
+    for turn in range(count):
+        stop = record_end(&at, end)
+        time = absolute_time(base_timestamp, number(&at, stop, 64))
+        offset = absolute_offset(base_offset, number(&at, stop, 32), last_offset_delta)
+        if found is None and offset >= from_offset and time >= timestamp:
+            found = (offset, time)
+        at = stop
+    check_end(at, end)
+    return found
+
+
+def last_and_latest(
     const uint8_t[::1] section not None,
     int64_t count,
     int64_t base_offset,
     int64_t last_offset_delta,
     int64_t base_timestamp,
 ):
-    """(offset, timestamp) of every record; nothing else is read."""
+    """The offset of the last record, and the latest timestamp of all; of one record at least."""
     check_count(section.shape[0], count)
-    cdef list found = []
-    if count == 0 and section.shape[0] == 0:
-        return found
+    if count == 0:
+        raise Malformed("a batch without a record has no last one")
     cdef const uint8_t *at = &section[0]
     cdef const uint8_t *end = at + section.shape[0]
     cdef const uint8_t *stop
-    cdef int64_t time_delta, offset_delta
-    cdef int64_t turn
+    cdef int64_t time, turn, offset = 0, latest = INT64_MIN
     for turn in range(count):
         stop = record_end(&at, end)
-        time_delta = number(&at, stop, 64)
-        offset_delta = number(&at, stop, 32)
-        offset = absolute_offset(base_offset, offset_delta, last_offset_delta)
-        found.append((offset, absolute_time(base_timestamp, time_delta)))
+        time = absolute_time(base_timestamp, number(&at, stop, 64))
+        offset = absolute_offset(base_offset, number(&at, stop, 32), last_offset_delta)
+        if time > latest:
+            latest = time
         at = stop
     check_end(at, end)
-    return found
+    return offset, latest
 
 
 def check_records(const uint8_t[::1] section not None, int64_t count, int64_t base_timestamp):
@@ -187,7 +218,13 @@ def check_records(const uint8_t[::1] section not None, int64_t count, int64_t ba
     cdef Py_ssize_t size = section.shape[0]
     walk.at = &section[0] if size else none
     walk.end = walk.at + size
-    if not walk_records(&walk, count):
+    cdef bint well
+    if size > LARGE_BYTES:  # others have their turn
+        with nogil:
+            well = walk_records(&walk, count)
+    else:
+        well = walk_records(&walk, count)
+    if not well:
         raise BadRecord(walk.place, walk.wrong.decode())
     return <object> base_timestamp + <object> walk.earliest, <object> base_timestamp + <object> walk.latest
 
@@ -195,7 +232,7 @@ def check_records(const uint8_t[::1] section not None, int64_t count, int64_t ba
 def times_outside(
     const uint8_t[::1] section not None, int64_t count, int64_t base_timestamp, int64_t earliest, int64_t latest
 ):
-    """The places of records whose time is there (not -1) and not in [earliest, latest]."""
+    """The places of records whose time is there (not -1) and not in [earliest, latest]; the first thousand."""
     check_count(section.shape[0], count)
     cdef list found = []
     if count == 0:
@@ -211,11 +248,13 @@ def times_outside(
         elif time != -1 and (time < earliest or time > latest):
             found.append(turn)
         at = stop
+        if len(found) == MOST_PLACES:
+            break
     return found
 
 
 def keyless(const uint8_t[::1] section not None, int64_t count):
-    """The places of records without a key."""
+    """The places of records without a key; the first thousand."""
     check_count(section.shape[0], count)
     cdef list found = []
     if count == 0:
@@ -230,23 +269,26 @@ def keyless(const uint8_t[::1] section not None, int64_t count):
         number(&at, stop, 32)
         if span(&at, stop) < 0:
             found.append(turn)
+            if len(found) == MOST_PLACES:
+                break
         at = stop
     return found
 
 
-def scan_header(const uint8_t[::1] section not None, int64_t count, bytes name not None):
-    """The value of each record's first header with this name; None if there is none."""
+def scan_headers(const uint8_t[::1] section not None, int64_t count, tuple names not None):
+    """For each of these names the value of each record's first header with that name; None if there is none."""
     check_count(section.shape[0], count)
-    cdef list found = []
+    cdef list found = [[] for _ in names]
     if count == 0 and section.shape[0] == 0:
         return found
     cdef const uint8_t *at = &section[0]
     cdef const uint8_t *end = at + section.shape[0]
     cdef const uint8_t *stop
-    cdef const char *wanted = PyBytes_AS_STRING(name)
-    cdef Py_ssize_t wanted_bytes = PyBytes_GET_SIZE(name)
-    cdef Py_ssize_t size
+    cdef const uint8_t *value
+    cdef Py_ssize_t size, wanted, missing
     cdef int64_t headers, turn, place
+    cdef list values
+    cdef bytes name
     for turn in range(count):
         stop = record_end(&at, end)
         number(&at, stop, 64)
@@ -256,17 +298,32 @@ def scan_header(const uint8_t[::1] section not None, int64_t count, bytes name n
         headers = number(&at, stop, 32)
         if headers < 0 or headers > (stop - at) // 2:
             raise Malformed(f"a record claims {headers} headers in {stop - at} bytes")
-        value = None
+        missing = len(names)
         for place in range(headers):
+            if missing == 0:
+                break
             size = span(&at, stop)
             if size < 0:
                 raise Malformed("a record header without a key")
             at += size
-            if size == wanted_bytes and memcmp(at - size, wanted, size) == 0:
-                value = blob(&at, stop)
-                break
-            skip(&at, stop)
-        found.append(value)
+            value = at
+            for wanted in range(len(names)):
+                name = names[wanted]
+                values = found[wanted]
+                if (
+                    size == PyBytes_GET_SIZE(name)
+                    and len(values) == turn
+                    and memcmp(value - size, PyBytes_AS_STRING(name), size) == 0
+                ):
+                    at = value
+                    values.append(blob(&at, stop))
+                    missing -= 1
+            if at == value:
+                skip(&at, stop)
+        for wanted in range(len(names)):
+            values = found[wanted]
+            if len(values) == turn:
+                values.append(None)
         at = stop
     check_end(at, end)
     return found

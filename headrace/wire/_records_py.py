@@ -23,6 +23,7 @@ _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _INT64_MIN = -(2**63)
 _SMALLEST_RECORD_BYTES = 7
+_MOST_PLACES = 1000  # of records that are wrong: so many are told
 
 
 def _varint(data: memoryview, at: int, bits: int = 32) -> tuple[int, int]:
@@ -226,22 +227,50 @@ def scan_keys(
     return found
 
 
-def scan_times(
+def first_dated(
+    section: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    timestamp: int,
+    from_offset: int,
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record from `from_offset` on that is as late as `timestamp`, or None."""
+    found = None
+    for offset, time in _dated(section, count, base_offset, last_offset_delta, base_timestamp):
+        if found is None and offset >= from_offset and time >= timestamp:
+            found = offset, time
+    return found
+
+
+def last_and_latest(
     section: Buffer, count: int, base_offset: int, last_offset_delta: int, base_timestamp: int
-) -> list[tuple[int, int]]:
+) -> tuple[int, int]:
+    """The offset of the last record, and the latest timestamp of all; of one record at least."""
+    last, latest = -1, _INT64_MIN
+    for offset, time in _dated(section, count, base_offset, last_offset_delta, base_timestamp):
+        last, latest = offset, max(latest, time)
+    if count == 0:
+        raise Malformed("a batch without a record has no last one")
+    return last, latest
+
+
+def _dated(
+    section: Buffer, count: int, base_offset: int, last_offset_delta: int, base_timestamp: int
+) -> Iterator[tuple[int, int]]:
     """(offset, timestamp) of every record; nothing else is read."""
     data = memoryview(section)
     _check_count(data, count)
-    found = []
     at = 0
     for _ in range(count):
         body, at, end = _frame(data, at)
         time_delta, at = _varint(body, at, 64)
+        time = _time(base_timestamp, time_delta)
         offset_delta, _ = _varint(body, at)
-        found.append((_offset(base_offset, offset_delta, last_offset_delta), _time(base_timestamp, time_delta)))
+        yield _offset(base_offset, offset_delta, last_offset_delta), time
         at = end
     _check_end(data, at)
-    return found
 
 
 def check_records(section: Buffer, count: int, base_timestamp: int) -> tuple[int, int]:
@@ -317,7 +346,7 @@ def _require(held: bool) -> None:
 
 
 def times_outside(section: Buffer, count: int, base_timestamp: int, earliest: int, latest: int) -> list[int]:
-    """The places of records whose time is there (not -1) and not in [earliest, latest]."""
+    """The places of records whose time is there (not -1) and not in [earliest, latest]; the first thousand."""
     data = memoryview(section)
     _check_count(data, count)
     found = []
@@ -327,12 +356,14 @@ def times_outside(section: Buffer, count: int, base_timestamp: int, earliest: in
         time = base_timestamp + _varint(body, at, 64)[0]
         if time != -1 and not max(earliest, _INT64_MIN) <= time <= min(latest, _INT64_MAX):
             found.append(place)
+            if len(found) == _MOST_PLACES:
+                break
         at = end
     return found
 
 
 def keyless(section: Buffer, count: int) -> list[int]:
-    """The places of records without a key."""
+    """The places of records without a key; the first thousand."""
     data = memoryview(section)
     _check_count(data, count)
     found = []
@@ -343,15 +374,17 @@ def keyless(section: Buffer, count: int) -> list[int]:
         _, at = _varint(body, at)
         if not _skip(body, at)[0]:
             found.append(place)
+            if len(found) == _MOST_PLACES:
+                break
         at = end
     return found
 
 
-def scan_header(section: Buffer, count: int, name: bytes) -> list[bytes | None]:
-    """The value of each record's first header with this name; None if there is none."""
+def scan_headers(section: Buffer, count: int, names: tuple[bytes, ...]) -> list[list[bytes | None]]:
+    """For each of these names the value of each record's first header with that name; None if there is none."""
     data = memoryview(section)
     _check_count(data, count)
-    found = []
+    found: list[list[bytes | None]] = [[] for _ in names]
     at = 0
     for _ in range(count):
         body, at, end = _frame(data, at)
@@ -359,24 +392,30 @@ def scan_header(section: Buffer, count: int, name: bytes) -> list[bytes | None]:
         _, at = _varint(body, at)
         _, at = _skip(body, at)
         _, at = _skip(body, at)
-        found.append(_first_header(body, at, name))
+        first = _first_headers(body, at, names)
+        for name, values in zip(names, found, strict=True):
+            values.append(first.get(name))
         at = end
     _check_end(data, at)
     return found
 
 
-def _first_header(body: memoryview, at: int, name: bytes) -> bytes | None:
+def _first_headers(body: memoryview, at: int, names: tuple[bytes, ...]) -> dict[bytes, bytes | None]:
     count, at = _varint(body, at)
     if count < 0 or count > (len(body) - at) // 2:
         raise Malformed(f"a record claims {count} headers in {len(body) - at} bytes")
+    first: dict[bytes, bytes | None] = {}
     for _ in range(count):
-        found, at = _blob(body, at)
-        if found is None:
+        if len(first) == len(names):
+            break
+        name, at = _blob(body, at)
+        if name is None:
             raise Malformed("a record header without a key")
-        if found == name:
-            return _blob(body, at)[0]
-        _, at = _skip(body, at)
-    return None
+        if name in names and name not in first:
+            first[name], at = _blob(body, at)
+        else:
+            _, at = _skip(body, at)
+    return first
 
 
 def filter_records(section: Buffer, keep: Sequence[bool], timestamp_shift: int) -> bytearray:

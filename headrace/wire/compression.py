@@ -1,8 +1,9 @@
 """The four codecs of record batches, by their number in the batch's attributes, behind two functions.
 
 Called by wire/records.py alone, but for `begins_as`, which log/admission.py asks. Invariant: for any input,
-`decompress` never returns more than `limit_bytes` (and uses at most as much again while its buffer grows), and raises
-only Malformed for bad bytes.
+`decompress` never returns more than `limit_bytes`, and raises only Malformed for bad bytes: TooMuch if they may be
+good, but hold more than the limit. What opens into more than a megabyte is in memory of its own, which the system gets
+back as soon as nobody has a view of it.
 
 Two formats need care, because clients differ:
 - snappy is one raw block (librdkafka), or a sequence of blocks in the framing of Java's snappy library: a magic of 8
@@ -17,7 +18,8 @@ from collections.abc import Callable
 
 import cramjam
 
-from headrace.wire.errors import Malformed
+from headrace.wire.errors import Malformed, TooMuch
+from headrace.world.lazy_memory import LazyMemory, lazy_memory
 
 Buffer = bytes | bytearray | memoryview
 
@@ -35,6 +37,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _FIRST_GUESS_BYTES = 16 * 1024
 _GUESS_GROWTH = 4
+_LARGEST_GUESS_BYTES = 1 << 20  # beyond it there is room for all that is allowed: what is not written takes no memory
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
@@ -58,7 +61,7 @@ def begins_as(codec: int, data: Buffer) -> bool:
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """The original bytes; Malformed if they are longer than the limit, or if `data` is corrupt."""
+    """The original bytes; TooMuch if they are longer than the limit, Malformed if `data` is corrupt."""
     if codec == NONE:
         return data
     try:
@@ -75,11 +78,13 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     raise Malformed(f"compression codec {codec} is unknown")
 
 
-def _inflate(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
+def _inflate(into: Callable[[Buffer, bytearray | LazyMemory], int], data: Buffer, limit_bytes: int) -> Buffer:
     """Decompresses into a buffer of fixed size, and into a larger one if that overflows, up to the limit."""
     guess = min(max(_FIRST_GUESS_BYTES, _GUESS_GROWTH * len(data)), limit_bytes)
     while True:
-        out = bytearray(guess)
+        if guess > _LARGEST_GUESS_BYTES:
+            guess = limit_bytes
+        out = _room(guess)
         try:
             size = into(data, out)
         except cramjam.DecompressionError as error:
@@ -87,10 +92,18 @@ def _inflate(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes
             if "failed to write whole buffer" not in str(error):
                 raise
             if guess == limit_bytes:
-                raise Malformed(f"{len(data)} compressed bytes hold more than the {limit_bytes} allowed") from error
+                raise _too_much(data, f"more than the {limit_bytes} allowed") from None
             guess = min(guess * _GUESS_GROWTH, limit_bytes)
         else:
             return memoryview(out)[:size]
+
+
+def _room(size: int) -> bytearray | LazyMemory:
+    return bytearray(size) if size <= _LARGEST_GUESS_BYTES else lazy_memory(size)
+
+
+def _too_much(data: Buffer, held: str) -> TooMuch:
+    return TooMuch(f"{len(data)} compressed bytes hold {held}")
 
 
 def _decompress_snappy(data: memoryview, limit_bytes: int) -> Buffer:
@@ -116,10 +129,10 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> Buffer:
 def _snappy_block(data: memoryview, limit_bytes: int) -> Buffer:
     size = cramjam.snappy.decompress_raw_len(data)
     if size > limit_bytes:
-        raise Malformed(f"{len(data)} compressed bytes hold {size}, more than the {limit_bytes} allowed")
-    out = bytearray(size)
+        raise _too_much(data, f"{size}, more than the {limit_bytes} allowed")
+    out = _room(size)
     cramjam.snappy.decompress_raw_into(data, out)
-    return out
+    return memoryview(out)
 
 
 def _compress_snappy(data: memoryview) -> Buffer:

@@ -17,7 +17,10 @@ finally:
     if _hidden:
         del sys.modules["hypothesis"]
 
-__all__ = ["BadRecord", "ErrorCode", "InvalidRecords", "KafkaError", "Malformed", "TooManyItems"]
+__all__ = ["BadRecord", "ErrorCode", "InvalidRecords", "KafkaError", "Malformed", "TooManyItems", "TooMuch"]
+
+
+MANY_PLACES = 1000  # of wrong records in one batch; no more are looked for
 
 
 class KafkaError(Exception):
@@ -31,10 +34,11 @@ class KafkaError(Exception):
 
 class InvalidRecords(KafkaError):
     """A batch is rejected because of some of its records; `places` are their indexes, counted from 0 (KIP-467), of the
-    first hundred: a batch may have a million."""
+    first hundred: a batch may have a million, of which whoever checks it finds the first thousand."""
 
     def __init__(self, places: list[int], why: str, code: ErrorCode = ErrorCode.invalid_record) -> None:
-        super().__init__(code, f"{len(places)} of the batch's records, the first at {places[0]}: {why}")
+        count = f"{'at least ' if len(places) >= MANY_PLACES else ''}{len(places)}"
+        super().__init__(code, f"{count} of the batch's records, the first at {places[0]}: {why}")
         self.places = places[:100]
         self.why = why
 
@@ -45,6 +49,10 @@ class Malformed(Exception):
 
 class TooManyItems(Malformed):
     """A message has more items than its reader or writer was told to handle; nothing was made of those beyond."""
+
+
+class TooMuch(Malformed):
+    """A batch that opens into more bytes than it may."""
 
 
 class BadRecord(Malformed):

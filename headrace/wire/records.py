@@ -43,9 +43,8 @@ __all__ = [
     "keyless",
     "last_record_offset",
     "open_batch",
-    "scan_header",
+    "scan_headers",
     "scan_keys",
-    "scan_times",
     "seal_batch",
     "times_outside",
 ]
@@ -54,15 +53,15 @@ __all__ = [
 check_records = codec_twin.check_records
 filter_records = codec_twin.filter_records
 keyless = codec_twin.keyless
-scan_header = codec_twin.scan_header
+scan_headers = codec_twin.scan_headers
 scan_keys = codec_twin.scan_keys
-scan_times = codec_twin.scan_times
 times_outside = codec_twin.times_outside
 
 COMPILED: bool = codec_twin.__name__.endswith("._records")
 
 _LIMIT_BYTES = 64 * 1024 * 1024
 _LIMIT_RATIO = 16
+_ANY_TIME = -(2**63)
 
 
 def default_limit_bytes(compressed_bytes: int) -> int:
@@ -120,14 +119,16 @@ def fill_in_header(batch: bytearray, header: BatchHeader) -> bytearray:
     return batch
 
 
-def filtered_batch(header: BatchHeader, section: Buffer, keep: Sequence[bool], timestamp_shift: int = 0) -> bytearray:
+def filtered_batch(
+    header: BatchHeader, section: Buffer, keep: Sequence[bool], timestamp_shift: int = 0, level: int | None = None
+) -> bytearray:
     """The batch with only the records for which `keep` is true, at least one. The max timestamp is theirs, the
     rest of the header stays. `timestamp_shift` is added to each timestamp delta, for a new base timestamp."""
     left = filter_records(section, keep, timestamp_shift)
     header = header._replace(record_count=sum(keep))
     if not header.attributes & LOG_APPEND_TIME:
-        header = header._replace(max_timestamp=max(timestamp for _, timestamp in _dated(header, left)))
-    return seal_batch(header, left)
+        header = header._replace(max_timestamp=_last_and_latest(header, left)[1])
+    return seal_batch(header, left, level)
 
 
 def emptied_batch(header: BatchHeader) -> bytearray:
@@ -175,21 +176,30 @@ def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Recor
         at += batches.read_header(buffer, at).size
 
 
-def _dated(header: BatchHeader, section: Buffer) -> list[tuple[int, int]]:
-    """(offset, timestamp) of every record, with the producer's timestamp."""
-    return scan_times(section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp)
+def _last_and_latest(header: BatchHeader, section: Buffer) -> tuple[int, int]:
+    return codec_twin.last_and_latest(
+        section, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp
+    )
 
 
 def first_at_or_after(batch: Buffer, timestamp: int, at: int = 0, *, from_offset: int = 0) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record of this batch, from `from_offset` on, at or after `timestamp`."""
     header, section = open_batch(batch, at)
-    times = _dated(header, section)
-    if header.attributes & LOG_APPEND_TIME:
-        times = [(offset, header.max_timestamp) for offset, _ in times]
-    return next((found for found in times if found[0] >= from_offset and found[1] >= timestamp), None)
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    found = codec_twin.first_dated(
+        section,
+        header.record_count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp,
+        timestamp if append_time is None else _ANY_TIME,
+        from_offset,
+    )
+    if found is None or append_time is None:
+        return found
+    return (found[0], append_time) if append_time >= timestamp else None
 
 
-def last_record_offset(batch: Buffer, at: int = 0) -> int:
+def last_record_offset(batch: Buffer, at: int = 0, limit_bytes: int | None = None) -> int:
     """The offset of the last record of this batch, which is not empty; the header's last offset may be higher."""
-    header, section = open_batch(batch, at)
-    return _dated(header, section)[-1][0]
+    return _last_and_latest(*open_batch(batch, at, limit_bytes))[0]

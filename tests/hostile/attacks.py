@@ -310,7 +310,7 @@ ATTACKS = (
     Attack("unread-fetches", "4 connections × {amount} pipelined Fetches of 60 MB, not read", 8, 64,
            _unread_fetches, _fill),
     Attack("bombs", "{amount} zstd batches of 60 MB in 6 KB, on a topic with its own codec", 10, 40,
-           _bombs, _recompressing),
+           _bombs, _recompressing, most_mb=150),
     Attack("repeated-partition", "one Fetch that names a partition {amount} times", 200_000, 1_500_000,
            _repeated_partition, _plain, most_mb=150),
     Attack("empty-names", "one Metadata with {amount} empty names", 300_000, 3_000_000, _empty_names, most_mb=50),

@@ -196,7 +196,7 @@ BYTE_CASES = [
     in_records(44, WALK, "    if end - at < PLAIN_BYTES:", "    if False:", WALL),
     in_tail(45, "            if latest != max_timestamp:\n                return False\n", ""),
     without_tail(
-        45, "headrace/log/appending.py", "if newest != header.max_timestamp and not", "if False and not", PUT_RIGHT
+        45, "headrace/log/opening.py", "if newest != header.max_timestamp and not", "if False and not", PUT_RIGHT
     ),
     in_tail(
         46, "            if not begins_as(batch[22], batch + HEADER_BYTES, end):", "            if False:", NOT_TAKEN

@@ -61,6 +61,7 @@ RULES = {
     25: "markers of earlier coordinators and epochs are refused",
     26: "a coordinator that loads says so, and answers when it is committed",
     27: "a follower serves only what it knows to be committed",
+    47: "what was decided before work off the event loop is decided again after it",
 }
 
 CASES = [
@@ -351,7 +352,7 @@ CASES = [
     case(
         23,
         "log.appending",
-        "        if not internal:\n            self._take_room(len(records))\n",
+        "        self._take_room(len(records))\n",
         "",
         f"{LOG}.test_headroom:test_a_broker_that_filled_its_disk_stops_cleanly_and_starts_again",
     ),
@@ -420,5 +421,41 @@ CASES = [
         "            raise KafkaError(ErrorCode.offset_not_available",
         "        if False:\n            raise KafkaError(ErrorCode.offset_not_available",
         f"{NEARBY}:test_a_follower_serves_what_it_knows_to_be_committed_and_says_so_of_the_rest",
+    ),
+    case(
+        47,
+        "log.opening",
+        "    if run.rewritten is not None and run.rewritten[0] == keeps:",
+        "    if run.rewritten is not None:",
+        f"{LOG}.test_opening:test_ids_that_came_while_a_batch_was_opened_or_rewritten_are_left_out",
+    ),
+    case(
+        47,
+        "log.opening",
+        "        if prepared.wanted == wanted:",
+        "        if True:",
+        "tests.unit.api.test_long_appends:test_a_topic_with_other_settings_meanwhile_stores_by_those",
+    ),
+    case(
+        47,
+        "replicas.partition",
+        "        leader, broker = self._leader, self._broker\n        if leader is None:",
+        "        leader, broker = self._leader, self._broker\n        if leader is None and prepared is None:",
+        "tests.unit.api.test_long_appends:test_who_lost_the_lead_meanwhile_writes_nothing",
+    ),
+    case(
+        47,
+        "log.appending",
+        "        repeated = self._repeated(run.found)",
+        "        repeated = None if prepared is not None else self._repeated(run.found)",
+        f"{LOG}.test_opening:test_a_retry_that_overtook_its_first_is_found_when_that_is_opened",
+    ),
+    case(
+        47,
+        "replicas.followed_log",
+        "            scanned = await self._broker.compute(unprepared.step, records)\n"
+        "            self._check_follows(epoch)\n",
+        "            scanned = await self._broker.compute(unprepared.step, records)\n",
+        f"{REPLICATION}:test_what_an_earlier_leader_sent_is_not_stored_once_it_has_been_opened",
     ),
 ]  # fmt: skip

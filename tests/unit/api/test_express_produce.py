@@ -22,6 +22,7 @@ from headrace.api.contract import Caller, Disconnect, Peer
 from headrace.api.express_produce import ExpressProduce
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.long_appends import LongAppends
 from headrace.api.operations import NONE
 from headrace.api.produce import Produce
 from headrace.api.table import Api
@@ -39,7 +40,9 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, encode_request, header_version
 from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
+from headrace.world.threads import Computing
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from tests.conftest import SOAKING
@@ -81,7 +84,15 @@ class RefusingDesk:
 class Room:
     """A broker that leads one partition of every topic; `replicas` says of how many replicas each has."""
 
-    def __init__(self, *, express: bool, replicas: int = 1, gate: Gate | None = None, desk: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        express: bool,
+        replicas: int = 1,
+        gate: Gate | None = None,
+        desk: Any = None,
+        computing: Computing | None = None,
+    ) -> None:
         clock, disk, gate = SimClock(), SimDisk(), gate or Gate()
         disk.make_dirs(Path("/data"))
         self.host = ReplicaHost(1, Logs(disk, clock, Path("/data")), clock, {})
@@ -92,9 +103,9 @@ class Room:
         self.host.follow(ClusterImage("", -1), image)
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
         transactions = TransactionalProduce(TransactionEntry(desk or RefusingDesk()))
-        full = Produce(self.host, gate, hints, clock, transactions)
+        self.full = Produce(self.host, gate, hints, clock, transactions, LongAppends(computing or SimComputing()))
         self.lane = ExpressProduce(self.host, gate)
-        api = Api(ApiKey.PRODUCE, 3, 13, NONE, full, express=self.lane if express else None)
+        api = Api(ApiKey.PRODUCE, 3, 13, NONE, self.full, express=self.lane if express else None)
         self.dispatch = Dispatcher({0: api}, RequestsSeen(), clock, long_work())
 
     def partition(self, topic: str = "orders") -> Partition:

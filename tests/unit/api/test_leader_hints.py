@@ -9,12 +9,14 @@ import pytest
 from headrace.api.contract import Caller, Peer, Request
 from headrace.api.gate import Gate
 from headrace.api.list_offsets import ListOffsets
+from headrace.api.long_appends import LongAppends
 from headrace.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.api.pieces import settled
 from headrace.api.produce import Produce
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message, decode_request, encode_request
+from sim.computing import SimComputing
 from tests.unit.log.batches import batch
 from tests.unit.replicas.trio import TOPIC, Node, Trio, play
 
@@ -52,7 +54,8 @@ def test_clients_ask_leaders_only_where_an_epoch_ended(version: int, replica_id:
 
 
 async def produced(node: Node, acks: int = 1) -> Message:
-    produce = Produce(node.host, Gate(), node.hints, node.clock, TransactionalProduce(cast("Any", None)))
+    transactions, long_appends = TransactionalProduce(cast("Any", None)), LongAppends(SimComputing())
+    produce = Produce(node.host, Gate(), node.hints, node.clock, transactions, long_appends)
     data = [Message(name=TOPIC, topic_id=None, partition_data=[Message(index=0, records=batch(1))])]
     return await node.ask(produce, 11, transactional_id=None, acks=acks, timeout_ms=1000, topic_data=data)
 

@@ -6,8 +6,10 @@ import uuid
 from pathlib import Path
 
 from headrace.log import identity, recovery
+from headrace.log.appended import Appended
 from headrace.log.files import FilePool
 from headrace.log.indexes import IndexShelf
+from headrace.log.opening import Unprepared
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import Shelf
 from headrace.model.topic_config import TopicConfig
@@ -47,6 +49,17 @@ def open_log(disk: Disk, config: TopicConfig = TopicConfig(), folder: Path = FOL
     log = PartitionLog(shelf, loaded, config, set(), now_ms)
     log.finish_truncation()
     return log
+
+
+def append(log: PartitionLog, records: memoryview, *, now_ms: int = NOW, transactional: bool = False) -> Appended:
+    """As PartitionLog.append, with what takes long done here."""
+    prepared = None
+    for _ in range(10):
+        try:
+            return log.append(records, 0, now_ms=now_ms, transactional=transactional, prepared=prepared)
+        except Unprepared as unprepared:
+            prepared = unprepared.step(records)
+    raise AssertionError("an append is never prepared")
 
 
 def read_all(log: PartitionLog, max_bytes: int = 1000) -> list[Record]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headrace.log import opening
 from headrace.log.appended import Appended
+from headrace.log.opening import Unprepared
 from headrace.log.partition_log import PartitionLog
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import compression
@@ -15,7 +21,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
 from sim.disk import SimDisk
-from tests.unit.log.batches import FOLDER, NOW, open_log, read_all
+from tests.unit.log.batches import FOLDER, NOW, append, open_log, read_all
 
 WINDOW_MS = 60_000
 CONFIG = TopicConfig(dedup_window_ms=WINDOW_MS)
@@ -269,6 +275,45 @@ def test_after_a_clean_stop_ids_keep_their_time() -> None:
     log = open_log(disk, CONFIG, now_ms=NOW + WINDOW_MS)
     put(log, b"a", at=NOW + WINDOW_MS)
     assert [offset for offset, _ in stored(log)] == [0, 2]
+
+
+@pytest.mark.parametrize("value", [b"v", bytes(1 << 20)])
+def test_a_follower_learns_the_ids_of_what_its_leader_sends(value: bytes) -> None:
+    leader, follower = (open_log(SimDisk(), CONFIG) for _ in range(2))
+    records = [Record(at, NOW, b"k", value, (("headrace.id", name),)) for at, name in enumerate((b"a", b"b"))]
+    append(leader, memoryview(encode_batch(records, codec=compression.ZSTD)))
+    sent = memoryview(bytearray(leader.read(0, 1 << 30, 2, at_least_one=True).load()))
+    try:
+        scanned = follower.scanned(sent)
+        assert len(value) == 1
+    except Unprepared as unprepared:
+        assert len(value) > 1
+        scanned = unprepared.step(sent)
+    follower.append_as_follower(sent, NOW, scanned)
+    put(follower, b"b", b"c")
+    assert [offset for offset, _ in stored(follower)] == [0, 1, 3]
+
+
+@given(st.data())
+def test_a_follower_looks_into_any_bytes_without_harm(data: st.DataObject) -> None:
+    follower = open_log(SimDisk(), CONFIG)
+    damaged = bytearray(batch_of(b"a", b"b", codec=data.draw(st.integers(0, 4))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(Unprepared):
+        follower.scanned(memoryview(damaged))
+
+
+def test_a_follower_takes_as_many_batches_as_it_knows_the_ids_of() -> None:
+    leader, follower = (open_log(SimDisk(), CONFIG) for _ in range(2))
+    for name in (b"a", b"b", b"c"):
+        put(leader, name)
+    sent = memoryview(bytearray(leader.read(0, 1 << 20, 3, at_least_one=True).load()))
+    with patch.object(opening, "ON_LOOP_BYTES", 0), patch.object(opening, "MOST_SCANNED", 2):
+        with pytest.raises(Unprepared) as unprepared:
+            follower.scanned(sent)
+        follower.append_as_follower(sent, NOW, unprepared.value.step(sent))
+    assert follower.end_offset == 2
 
 
 def test_a_truncated_record_frees_its_id_and_no_other() -> None:

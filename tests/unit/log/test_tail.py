@@ -172,7 +172,7 @@ def test_it_declines_every_batch_that_admission_refuses(config: TopicConfig, rec
     log.append(batch(value=b""), 0, now_ms=NOW)
     try:
         for at, header in split_produced(memoryview(bytearray(records))):
-            check_client_batch(records, at, header, config, NOW)
+            check_client_batch(records, at, header, config, NOW, False, 1 << 20)
     except KafkaError:
         assert log.tail.append_usual(memoryview(bytearray(records)), 0, NOW) is None
 

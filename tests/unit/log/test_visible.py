@@ -18,7 +18,7 @@ from headrace.wire.end_markers import read_marker
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
 from sim.disk import SimDisk
-from tests.unit.log.batches import FOLDER, NOW, open_log
+from tests.unit.log.batches import FOLDER, NOW, append, open_log
 from tests.unit.log.test_dedup import CONFIG, put
 
 
@@ -169,6 +169,17 @@ def test_waiting_readers_are_told_of_no_bytes_by_a_duplicate() -> None:
     assert put(log, b"a").visible_bytes == 0
     two = put(log, b"b", b"a").visible_bytes
     assert two == read_header(log.read(2, 1 << 20, 4, at_least_one=True).load()).size
+
+
+def test_a_batch_that_opens_into_much_is_looked_into_elsewhere() -> None:
+    log = open_log(SimDisk(), CONFIG)
+    put(log, b"a")
+    records = [Record(at, NOW, b"k", bytes(1 << 20), (("headrace.id", name),)) for at, name in enumerate((b"b", b"a"))]
+    append(log, memoryview(encode_batch(records, codec=4)))
+    found = log.read(1, 1 << 20, log.end_offset, at_least_one=True, for_consumer=True)
+    assert found.load_cached() is None
+    (_, whole), (_, marker) = walk(found.load())
+    assert (whole.base_offset, whole.last_offset, marker.last_offset) == (1, 1, 2)
 
 
 def batch_with(base: int, kept: list[bool]) -> bytes:

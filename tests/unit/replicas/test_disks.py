@@ -164,12 +164,12 @@ def test_a_batch_that_was_damaged_on_its_way_is_not_stored_and_asked_for_again()
         spoiled = [0]
         take = FollowedLog.take
 
-        def spoil(log: FollowedLog, epoch: int, records: memoryview) -> None:
+        async def spoil(log: FollowedLog, epoch: int, records: memoryview) -> None:
             if log is two.partition.followed_log and spoiled[0] < 3:
                 spoiled[0] += 1
                 records = memoryview(bytearray(records))
                 records[-1] ^= 1
-            take(log, epoch, records)
+            await take(log, epoch, records)
 
         with patch.object(FollowedLog, "take", spoil):
             waiting = one.partition.committed(one.partition.append(batch(4)))

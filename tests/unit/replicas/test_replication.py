@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +14,9 @@ from headrace.log.appended import Appended
 from headrace.replicas.partition import Partition
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
-from tests.unit.log.batches import batch, from_producer
+from headrace.wire.record import Record
+from headrace.wire.records import encode_batch
+from tests.unit.log.batches import NOW, append, batch, from_producer
 from tests.unit.replicas.trio import FOLDER, Node, Trio, play
 
 
@@ -183,18 +186,41 @@ def test_logs_that_parted_twice_become_one_again() -> None:
 def test_an_answer_of_another_epochs_leader_changes_nothing() -> None:
     async def story(trio: Trio) -> None:
         follower = trio.nodes[2].partition
-        calls: list[Callable[[], None]] = [
-            lambda: follower.followed_log.take(7, batch()),
-            lambda: follower.followed_log.learn_commit(7, 1),
-        ]
-        for call in calls:
-            with pytest.raises(KafkaError) as error:
-                call()
-            assert error.value.code is ErrorCode.fenced_leader_epoch
+        with pytest.raises(KafkaError) as error:
+            await follower.followed_log.take(7, batch())
+        assert error.value.code is ErrorCode.fenced_leader_epoch
+        with pytest.raises(KafkaError) as error:
+            follower.followed_log.learn_commit(7, 1)
+        assert error.value.code is ErrorCode.fenced_leader_epoch
         with pytest.raises(KafkaError):
             await follower.followed_log.reshape(7, follower.log.truncate_to, 0)
 
     play(story)
+
+
+def test_what_an_earlier_leader_sent_is_not_stored_once_it_has_been_opened() -> None:
+    async def story(trio: Trio) -> None:
+        gate, asked = asyncio.Event(), asyncio.Event()
+
+        async def compute(step: Callable[[memoryview], object], records: memoryview) -> object:
+            asked.set()
+            await gate.wait()
+            return step(records)
+
+        follower = trio.nodes[2]
+        with patch.object(follower.host._broker, "compute", compute):
+            records = [Record(0, NOW, b"k", bytes(1 << 20), (("headrace.id", b"a"),))]
+            append(trio.nodes[1].partition.log, memoryview(encode_batch(records, codec=4)))
+            trio.nodes[1].partition.append(batch())  # which tells the followers that there is something
+            await asked.wait()
+            trio.elect(2)
+            gate.set()
+            await asyncio.sleep(1)
+            assert follower.partition.log.end_offset == 0
+        trio.nodes[2].partition.append(batch(3))
+        await trio.alike()
+
+    play(story, headrace_dedup_window_ms=60_000)
 
 
 def test_nobody_leads_while_its_log_is_being_cut() -> None:

@@ -77,6 +77,7 @@ class Wire(asyncio.Transport):
 
 class Later:
     holds = False
+    kept_bytes = 0
 
     def __init__(self) -> None:
         self.awaited: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -510,6 +511,31 @@ def test_a_held_request_is_over_before_the_next_one_of_its_connection_is_handled
         waits.awaited.set_result(Message(text=b"second "))
         await asyncio.sleep(0.01)
         assert bytes(wire.written) == b"first second third fourth "
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("how", ["answered", "failed", "gone"])
+def test_the_copy_of_a_held_request_counts_while_it_is_handled(how: str) -> None:
+    async def story() -> None:
+        held = Later()
+        held.holds, held.kept_bytes = True, 1_000_000
+        connection, _ = connect(lambda frame, peer: held, queued_bytes=500_000)
+        unfinished = connection._keeper.unfinished
+        feed(connection, framed([b"request!"]), [48])
+        assert unfinished.held_bytes == 1_000_000
+        assert unfinished.full, "others read less at a time"
+        if how == "answered":
+            held.awaited.set_result(Message(text=b"reply"))
+        elif how == "failed":
+            held.awaited.set_exception(Disconnect("it makes no sense"))
+        await asyncio.sleep(0.01)
+        if how != "answered":
+            connection.connection_lost(None)
+            await asyncio.sleep(0.01)
+        assert unfinished.held_bytes == 0
+        assert not unfinished.full
+        assert not unfinished.holds
 
     asyncio.run(story())
 

@@ -60,13 +60,19 @@ def look_through(section: bytes, count: int, base_offset: int, last_delta: int, 
     both(lambda twin: twin.decode_records(section, *times, append_time=None))
     both(lambda twin: twin.decode_records(section, *times, append_time=base_timestamp))
     both(lambda twin: twin.scan_keys(section, count, base_offset, last_delta))
-    both(lambda twin: twin.scan_times(section, *times))
+    both(lambda twin: twin.last_and_latest(section, *times))
+    for timestamp, from_offset in ((0, 0), (base_timestamp, base_offset), (2**63 - 1, -(2**63))):
+        both(lambda twin, *bounds: twin.first_dated(section, *times, *bounds), timestamp, from_offset)
     both(lambda twin: twin.keyless(section, count))
     for earliest, latest in ((base_timestamp, 2**63 - 1), (-(2**63), 1000), (0, base_timestamp)):
         both(lambda twin, *limits: twin.times_outside(section, count, base_timestamp, *limits), earliest, latest)
     checked(section, count, base_timestamp)
-    for name in (b"", b"id", b"headrace.id"):
-        both(lambda twin, name=name: twin.scan_header(section, count, name))
+    for names in ((), (b"",), (b"id", b"headrace.id"), (b"headrace.id", b"", b"id")):
+        both(lambda twin, names=names: twin.scan_headers(section, count, names))
+
+
+def args_of(run: list[Record]) -> tuple[int, int, int, int]:
+    return len(run), run[0].offset, run[-1].offset - run[0].offset, 1000
 
 
 @given(runs(min_size=0), st.data())
@@ -78,9 +84,20 @@ def test_they_write_the_same_bytes_and_read_the_same_records(run: list[Record], 
     assert read == run
     assert all(type(record) is Record for record in read)
     look_through(section, len(run), base_offset, last_delta, 1000)
-    for name in {name for record in run for name, _ in record.headers}:
-        found = both(lambda twin, name=name: twin.scan_header(section, len(run), name.encode()))
-        assert found == [dict(reversed(record.headers)).get(name) for record in run]
+    names = [*{name for record in run for name, _ in record.headers}, "no header has this name"]
+    for some in (names, names[:1], names[-2:]):
+        found = both(lambda twin, some=some: twin.scan_headers(section, len(run), tuple(n.encode() for n in some)))
+        assert found == [[dict(reversed(record.headers)).get(name) for record in run] for name in some]
+    if run:
+        latest = max(record.timestamp for record in run)
+        assert both(lambda twin: twin.last_and_latest(section, *args_of(run))) == (run[-1].offset, latest)
+        after = data.draw(st.sampled_from(run))
+        dated = [(record.offset, record.timestamp) for record in run]
+        first = next(
+            (one for one in dated if one[0] >= after.offset and one[1] >= after.timestamp),
+        )
+        bounds = (after.timestamp, after.offset)
+        assert both(lambda twin: twin.first_dated(section, *args_of(run), *bounds)) == first
     keep = data.draw(st.lists(st.booleans(), min_size=len(run), max_size=len(run)))
     shift = data.draw(st.sampled_from([0, -1, 1, 100_000_000_000]))
     kept = both(lambda twin: twin.filter_records(section, keep, shift))
