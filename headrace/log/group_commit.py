@@ -1,8 +1,9 @@
 """Group commit: one sync per log at a time, shared by everybody who asked before it started.
 
 Called through logs.py for topics with headrace.flush=fsync. A request that arrives during a sync waits for the
-next one, because the running one may have started before the records of the request were written. If descriptors or
-memory are lacking, the sync is tried again until there are some: those who wait for it lose nothing but time.
+next one, because the running one may have started before the records of the request were written.If the disk
+is full, or descriptors or memory are lacking, the sync is tried again until it can be done: those who wait for it lose
+nothing but time.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from headrace.log.failing import passes
 from headrace.log.partition_log import PartitionLog
 from headrace.world.clock import Clock
-from headrace.world.disk import Disk, is_lack, what_lacks
+from headrace.world.disk import Disk, what_lacks
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ class GroupCommit:
             try:
                 return await self._disk.off_loop(log.sync)
             except (OSError, MemoryError) as error:
-                if not is_lack(error) or log.offline is not None or self._draining:
+                if not passes(error) or log.offline is not None or self._draining:
                     raise
                 if not said:
                     _log.warning("cannot sync %s now: %s; trying again", log.directory, what_lacks(error))

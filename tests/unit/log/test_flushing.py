@@ -92,6 +92,22 @@ def test_a_full_disk_does_not_take_a_log_offline_that_has_no_file_yet(fsync: boo
     simulated(story)
 
 
+def test_who_waits_for_a_sync_that_a_full_disk_refuses_has_it_once_there_is_room() -> None:
+    """A leader would give up otherwise, although its log is whole and nobody else may lead."""
+
+    async def story(disk: SimDisk, clock: SimClock, logs: Logs) -> None:
+        (log,) = made(logs, clock, count=1, config=TopicConfig(fsync=True))
+        disk.room_bytes = 0  # for the first checkpoint, or for the state of producers later
+        waiting = logs.request_sync(log)
+        await clock.sleep(30)
+        assert not waiting.done()
+        disk.room_bytes = None
+        await waiting
+        assert (log.offline, log.synced_offset) == (None, 1)
+
+    simulated(story)
+
+
 def test_a_log_that_has_fallen_silent_gets_its_checkpoint_too() -> None:
     async def story(disk: SimDisk, clock: SimClock, logs: Logs) -> None:
         made(logs, clock, count=1)
