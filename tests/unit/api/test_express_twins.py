@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.api import _express_py as python
 from headrace.api.express_codec import COMPILED
+from headrace.wire.messages import Message
 from tests.conftest import SOAKING
 from tests.unit.api import test_express_fetch as fetching
 from tests.unit.api import test_express_produce as producing
@@ -138,11 +139,24 @@ def test_they_write_the_same_reply_to_a_fetch(version: int, correlation_id: int,
 @each_twin
 @pytest.mark.parametrize("version", range(4, 12))
 def test_a_name_of_less_than_nothing_does_not_lead_back_to_the_same_bytes(twin: ModuleType, version: int) -> None:
-    """Two billion topics, the second of which would begin where it begins, two billion times."""
-    body = fetching.topic("orders", fetching.partition(partition_max_bytes=0))
-    frame, at = fetching.frame_of(version, fetching.request(body))
+    """The second topic's name ends before it begins: in the name of the first, whose end reads like an array with one
+    partition, and that like the rest of the request."""
+    topic = Message(topic="orders\0\0\0\1", partitions=[])
+    whole, at = fetching.frame_of(version, fetching.request(topic, topic))
+    frame = bytes(whole)
     tail = 0 if version < 7 else 4 if version < 11 else 6
-    endless = bytearray(frame[: len(frame) - tail]) + struct.pack(">hi", -6, 0)
+    second = len(frame) - tail - (2 + 10 + 4)
+    epoch = b"\0\0" + bytes(8) if version >= 9 else bytes(6)  # the rest of it and the offset, or of the offset alone
+    log_start = b"\xff" * 8 if version >= 5 else b""
+    back = frame[:second] + struct.pack(">h", -10) + epoch + log_start + bytes(4) + frame[len(frame) - tail :]
+    assert twin.read_fetch(memoryview(back), version, at) is None
+
+
+@each_twin
+@pytest.mark.parametrize("version", range(4, 12))
+def test_more_topics_than_a_lane_takes_are_not_looked_at(twin: ModuleType, version: int) -> None:
+    frame, at = fetching.frame_of(version, fetching.request(fetching.topic("orders")))
     head = 17 if version < 7 else 25
-    endless[at + head : at + head + 4] = struct.pack(">i", 2**31 - 1)
-    assert twin.read_fetch(memoryview(endless), version, at) is None
+    many = bytearray(frame)
+    many[at + head : at + head + 4] = struct.pack(">i", 2**31 - 1)
+    assert twin.read_fetch(memoryview(many), version, at) is None
