@@ -185,15 +185,19 @@ def _largest_fetches(target: Target, amount: int) -> None:
         connections = [stack.enter_context(target.connect()) for _ in range(amount)]
         for connection in connections:
             connection.sendall(request)
+        until = time.monotonic() + REPLY_SECONDS
         for connection in connections:
+            connection.settimeout(max(1.0, until - time.monotonic()))
             with contextlib.suppress(OSError):  # that a broker takes its time, or has had enough, the canary says
                 receive(connection)
 
 
 def _sessions(target: Target, amount: int) -> None:
     request = _fetch_of("nowhere", range(200_000), session_epoch=0)
+    until = time.monotonic() + REPLY_SECONDS
     for _ in range(amount):
-        _pipelined(target, [request])
+        if time.monotonic() < until:
+            _pipelined(target, [request])
 
 
 def _unfinished_frames(target: Target, amount: int) -> None:
