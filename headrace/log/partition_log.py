@@ -31,6 +31,7 @@ from headrace.log.indexes import SegmentIndex
 from headrace.log.opening import Opened
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, segment_at, slice_of
+from headrace.log.release import PendingRecord, body
 from headrace.log.rolling import Rolling
 from headrace.log.schedule import Schedule
 from headrace.log.sealed import Gap
@@ -120,6 +121,11 @@ class PartitionLog(TailView):
     def schedule(self) -> Schedule:
         """What waits for its time."""
         return self._states.scheduled.schedule
+
+    @property
+    def unwanted_before(self) -> int:
+        """Retention would drop what lies before this offset, if no record waited for its time there; else 0."""
+        return self._states.scheduled.unwanted_before
 
     @property
     def missing(self) -> tuple[Gap, ...]:
@@ -282,6 +288,20 @@ class PartitionLog(TailView):
             return read_note(segment.peek(at, header.size, wait=wait))
         return None
 
+    def pending_page(self, from_id: int, limit: int, *, wait: bool) -> list[PendingRecord]:
+        """The first records from this id on that wait for their time and are no part of an open transaction, in the
+        order of ids, with their bytes as in a batch. Raises NotCached only without `wait`."""
+        found: list[PendingRecord] = []
+        notes: dict[int, Note | None] = {}
+        for key, due_ms, offset in self.schedule.pending.page(from_id, limit):
+            if offset not in notes:
+                notes[offset] = self.note_at(offset, wait=wait)
+            note = notes[offset]
+            record = None if note is None else body(note, offset, key)
+            if note is not None and record is not None:
+                found.append(PendingRecord(key, due_ms, note.base_timestamp, record))
+        return found
+
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record as late as this; blocks."""
         return timestamps.find_time(self.segments, timestamp_ms, self.start_offset, below)
@@ -345,6 +365,11 @@ class PartitionLog(TailView):
         if self.tail.offline is None:
             self._next_trim_ms = now_ms + trimming.pause_ms()
         return dropped
+
+    def trim_soon(self) -> None:
+        """What kept segments from being dropped has gone."""
+        self._states.scheduled.unwanted_before = 0
+        self._next_trim_ms = 0
 
     def advance_start(self, offset: int) -> None:
         """DeleteRecords: nothing before `offset` is read any more, durably; whole segments before it go. Blocks."""

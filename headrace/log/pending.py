@@ -95,15 +95,13 @@ class Pending:
         """Where the first note lies that has one of the records; NOWHERE without any."""
         return min(self.notes, default=NOWHERE)
 
-    def in_notes_before(self, offset: int, limit: int) -> list[int]:
-        """Ids of records whose notes lie before this offset; at most so many."""
-        found: list[int] = []
-        for place, note in enumerate(self.notes):
-            if note < offset:
-                found.append(self.ids[place])
-                if len(found) == limit:
-                    break
-        return found
+    def in_notes_before(self, offset: int, from_id: int, limit: int) -> tuple[list[int], int | None]:
+        """Ids of records whose notes lie before this offset, among the first `limit` from this id on; and from which id
+        to go on, None at the end."""
+        first = bisect_left(self.ids, from_id)
+        end = first + limit
+        found = [key for key, note in zip(self.ids[first:end], self.notes[first:end], strict=True) if note < offset]
+        return found, self.ids[end] if end < len(self.ids) else None
 
     def page(self, from_id: int, limit: int) -> list[tuple[int, int, int]]:
         """(id, due, note) of the first records from this id on."""

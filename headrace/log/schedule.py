@@ -40,7 +40,9 @@ class Schedule:
         self.cancelled = 0
         self._wheel = DueWheel(self.due_of)
         self._leaving: list[tuple[int, int]] = []
-        """(offset of a note, the lowest note whose records it has moved, released or cancelled)."""
+        """(offset of a note, the lowest note whose records it has released or cancelled)."""
+        self._moved: list[tuple[int, int]] = []
+        """The same of records that it has written again."""
 
     def __bool__(self) -> bool:
         return bool(self.pending or self.held)
@@ -74,19 +76,15 @@ class Schedule:
         dues = [Due(due_ms, key, note) for due_ms, key in found if (note := self.note_of(key)) is not None]
         return dues, more
 
-    def needed_from(self, committed: int) -> int:
-        """The offset of the first note that is needed; NOWHERE if none is."""
-        lowest = min([self.pending.lowest_note(), *(held.lowest_note() for held in self.held.values())])
+    def needed_from(self, committed: int, *, deleting: bool = False) -> int:
+        """The offset of the first note that is needed; NOWHERE if none is. When records are deleted on request, those
+        that were released or cancelled are not needed even if that is not committed."""
         self._leaving = [leaving for leaving in self._leaving if leaving[0] >= committed]
-        return min([lowest, *(note for _, note in self._leaving)])
-
-    def ids_in_notes_before(self, offset: int, limit: int) -> tuple[int, list[int]]:
-        """Ids of records that wait and lie in notes before this offset, all HELD by one transaction or all pending;
-        and the producer id of the transaction, or -1."""
-        for producer_id, held in self.held.items():
-            if found := held.in_notes_before(offset, limit):
-                return producer_id, found
-        return NO_PRODUCER_ID, self.pending.in_notes_before(offset, limit)
+        self._moved = [moved for moved in self._moved if moved[0] >= committed]
+        firsts = [note for _, note in self._moved]
+        if not deleting:
+            firsts += [note for _, note in self._leaving]
+        return min([column.lowest_note() for column in (self.pending, *self.held.values())] + firsts)
 
     def waiting(self, producer_id: int) -> Pending:
         """What is pending; with a producer id what its transaction holds."""
@@ -106,8 +104,7 @@ class Schedule:
         if note.ids:
             self._keep(note, offset)
         if len(self._leaving) > _MANY_LEAVING:
-            lowest = min(note for _, note in self._leaving)
-            self._leaving = [(self._leaving[-1][0], lowest)]
+            self._leaving = [(self._leaving[-1][0], min(lowest for _, lowest in self._leaving))]
 
     def _keep(self, note: Note, offset: int) -> None:
         first = note.first_id(offset)
@@ -116,8 +113,10 @@ class Schedule:
         if producer_id != NO_PRODUCER_ID:
             into = self.held.setdefault(producer_id, Pending())
         if note.kind is NoteKind.REPARK:
-            self._leaves(offset, min((into.notes[at] for key in ids if (at := into.find(key)) is not None), default=-1))
-            known = {key for key in ids if into.find(key) is not None}
+            places = {key: place for key in ids if (place := into.find(key)) is not None}
+            if places:
+                self._moved.append((offset, min(into.notes[place] for place in places.values())))
+            known = set(places)
         else:
             known = set()
         into.add(ids, note.dues, offset, note.keys)

@@ -61,12 +61,14 @@ class OpenNote:
 
 
 class Scheduled(DerivedState):
-    __slots__ = ("_changed", "_open", "_stored", "hears", "noted", "schedule")
+    __slots__ = ("_changed", "_open", "_stored", "hears", "noted", "schedule", "unwanted_before")
 
     def __init__(self) -> None:
         self.schedule = Schedule()
         self.noted = False
         """There has been a note in this log."""
+        self.unwanted_before = 0
+        """Retention would drop what lies before this offset, if no record waited there."""
         self.hears = NOTES | MARKER
         self._open: OpenNote | None = None
         self._changed = 0  # notes since the file was written
@@ -76,6 +78,11 @@ class Scheduled(DerivedState):
     def awaits(self) -> bool:
         """The next batch is to be told, whatever it is."""
         return self._open is not None
+
+    def needed_from(self, committed: int | None, *, deleting: bool = False) -> int:
+        """The offset of the first note of which a replica may need something; NOWHERE if there is none."""
+        needed = self.schedule.needed_from(committed or 0, deleting=deleting)
+        return needed if self._open is None else min(needed, self._open.offset)
 
     # -- what the log tells -------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from headrace.replicas.follower import ReplicaPulls
 from headrace.replicas.leadership import IsrStore
 from headrace.replicas.partition import Partition
 from headrace.replicas.releasing import Releasing
+from headrace.replicas.reparking import Reparking
 from headrace.replicas.watermarks import Watermarks
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
@@ -127,6 +128,7 @@ class ReplicaHost:
             group.create_task(self._backlog.run())
             group.create_task(self._review_for_ever())
             group.create_task(self._releasing.run())
+            group.create_task(Reparking(self._clock, self.partitions, self._releasing.notes).run())
             if self._pulls is not None:
                 group.create_task(self._pulls.run())
 

@@ -14,6 +14,7 @@ offset on belong to open transactions or come after such records: read_committed
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 
 from headrace.log.appended import Appended
@@ -31,7 +32,10 @@ from headrace.replicas.lateness import Lateness
 from headrace.replicas.leader_role import LeaderRole
 from headrace.replicas.leadership import Joins, Leadership
 from headrace.replicas.office_clock import OfficeClock
+from headrace.replicas.reparking import cancel_before
 from headrace.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 
 class Partition:
@@ -59,6 +63,7 @@ class Partition:
         self._broker = broker
         self._leader: LeaderRole | None = None  # while this broker leads
         self._resigned_epoch = -1  # it does not lead again in an epoch in which it gave up
+        self._delete_to = 0  # the log is to start here, once nothing before it is needed
         self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
 
     def __str__(self) -> str:
@@ -314,6 +319,8 @@ class Partition:
         self.isr_changes.review()
         if self._leader is not None:
             self._leader.commit_more()
+            if self.log.start_offset < self._delete_to <= self.high_watermark:
+                self.log.advance_start(self._delete_to)
 
     # --- damage -----------------------------------------------------------------------------------------------------
 
@@ -385,7 +392,11 @@ class Partition:
         target = end if before == -1 else before
         if not 0 <= target <= end:
             raise KafkaError(ErrorCode.offset_out_of_range)
+        if self.log.schedule:
+            gone = cancel_before(self, target)
+            logger.info("%s: DeleteRecords up to offset %d cancels %d delayed records", self, target, gone)
         self.log.advance_start(target)
+        self._delete_to = target
         self.readers.wake_all()
         return self.log.start_offset
 

@@ -94,6 +94,6 @@ def test_columns_are_a_mapping_in_the_order_of_ids(parked: list[tuple[list[int],
         assert columns.page(0, 100) == [(key, key * 2, known[key]) for key in sorted(known)]
         assert columns.lowest_note() == min(known.values(), default=NOWHERE)
         assert sorted(columns.ids[place] for place in columns.with_key(1)) == [k for k in sorted(known) if k % 3 == 1]
-        assert columns.in_notes_before(50, 100) == [key for key in sorted(known) if known[key] < 50]
+        assert columns.in_notes_before(50, 0, 100) == ([key for key in sorted(known) if known[key] < 50], None)
     columns.close_up()
     assert GONE not in columns.dues

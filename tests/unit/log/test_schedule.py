@@ -9,16 +9,18 @@ import pytest
 from headrace.log.appended import Appended
 from headrace.log.partition_log import PartitionLog
 from headrace.log.release import release
+from headrace.log.repark import cancelled, reparked
 from headrace.log.visible import visible
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import NOTE, TRANSACTIONAL, read_header, walk
 from headrace.wire.errors import InvalidRecords, KafkaError
 from headrace.wire.record import Record
-from headrace.wire.records import decode, encode_batch
+from headrace.wire.records import decode, decode_section, encode_batch
 from sim.disk import SimDisk
 from tests.unit.log.batches import FOLDER, NOW, append, open_log
 
 CONFIG = TopicConfig(delayed=True)
+HOUR_MS = 3_600_000
 
 
 def record(at: int, value: bytes, delay_ms: int | None = None, **headers: str) -> Record:
@@ -311,3 +313,68 @@ def test_notes_are_cut_out_of_what_a_consumer_gets_and_every_answer_has_somethin
             assert not any(header.is_note for _, header in batches)
             if at_end:
                 assert batches[-1][1].next_offset == log.end_offset
+
+
+RETAINED = TopicConfig(delayed=True, retention_ms=1000, file_delete_delay_ms=1000)
+
+
+def test_retention_drops_no_segment_with_a_record_that_waits() -> None:
+    disk = SimDisk()
+    log = open_log(disk, RETAINED)
+    put(log, record(0, b"old"))
+    log.roll(NOW)
+    first = delayed(log, b"a", delay_ms=HOUR_MS)
+    log.roll(NOW)
+    put(log, record(0, b"young"))
+    log.settle(log.end_offset)
+    assert log.apply_retention(NOW + 60_000) == 1
+    assert log.unwanted_before == 4
+    log.close()
+    log = open_log(disk, RETAINED)
+    assert waiting(log) == {first: HOUR_MS}
+    note = log.note_at(1, wait=True)
+    assert note is not None
+    log.append_notes(reparked(log.schedule.pending, -1, [first], {1: note}), 0, now_ms=NOW + 60_000)
+    log.settle(log.end_offset - 1)
+    assert log.apply_retention(NOW + 60_000) == 0, "what was written again is not committed"
+    log.settle(log.end_offset)
+    assert log.apply_retention(NOW + 60_000) == 2
+    assert waiting(log) == {first: HOUR_MS}
+    log.abandon()
+    log = open_log(disk, RETAINED)
+    assert release_due(log, HOUR_MS) == 1
+    assert [value for _, value in seen(log)] == [b"a"]
+
+
+def test_a_release_that_is_not_committed_keeps_what_it_released() -> None:
+    log = open_log(SimDisk(), RETAINED)
+    delayed(log, b"a")
+    end = log.end_offset
+    log.roll(NOW)
+    log.settle(end)
+    release_due(log, 2000)
+    assert log.apply_retention(NOW + 60_000) == 0
+    log.settle(log.end_offset)
+    assert log.apply_retention(NOW + 60_000) >= 1
+
+
+def test_the_start_of_a_log_does_not_pass_what_waits() -> None:
+    log = open_log(SimDisk(), CONFIG)
+    put(log, record(0, b"a"))
+    delayed(log, b"b")
+    put(log, record(0, b"c"))
+    log.advance_start(log.end_offset)
+    assert log.start_offset == 1
+    log.append_notes(cancelled([2]), 0, now_ms=NOW)
+    log.advance_start(4)
+    assert log.start_offset == 4
+
+
+def test_pages_of_what_waits_have_the_records() -> None:
+    log = open_log(SimDisk(), CONFIG)
+    first = delayed(log, b"a", b"b", b"c")
+    put(log, record(0, b"d", 5))
+    page = log.pending_page(first + 1, 2, wait=True)
+    assert [(each.id, each.due_ms - NOW) for each in page] == [(first + 1, 1000), (first + 2, 1000)]
+    assert [decode_section(each.body, 1, 100, 0)[0].value for each in page] == [b"b", b"c"]
+    assert [each.id for each in log.pending_page(0, 100, wait=True)] == [1, 2, 3, 5]
