@@ -51,7 +51,8 @@ def deliver_at_ms(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{DELIVER_AT_HEADER} {_shown(text)} is neither epoch milliseconds nor ISO 8601 such as 2026-12-01T08:00:00Z"
+            f"{DELIVER_AT_HEADER} {_shown(text)} is neither epoch milliseconds nor ISO 8601, such as "
+            "2026-12-01T08:00:00Z"
         ) from None
     if moment.tzinfo is None:
         raise ValueError(f"{DELIVER_AT_HEADER} {text} has no time zone: add Z, or an offset such as +01:00")
