@@ -71,8 +71,9 @@ class Delivery:
         if error is None:
             self.delivered += 1
             self.delivered_bytes += len(message)
-            if self.scheduled is not None and (message.offset() or 0) >= 0:  # acks=0 tells no offset
-                self.scheduled.append(f"{message.partition()}:{message.offset()}")
+            offset = message.offset()
+            if self.scheduled is not None and offset is not None and offset >= 0:  # with acks=0 it is not known
+                self.scheduled.append(f"{message.partition()}:{offset}")
         else:
             self.failures[plain_words(error)] += 1
 

@@ -82,7 +82,8 @@ def epoch_ms(moment: datetime) -> int:
 
 def span_ms(span: timedelta) -> int:
     """The fewest milliseconds that are not shorter than the span."""
-    return -(-span // _MILLISECOND)
+    whole, rest = divmod(span, _MILLISECOND)
+    return whole + (rest > timedelta(0))
 
 
 def _number(text: str, header: str, unit: str) -> int:

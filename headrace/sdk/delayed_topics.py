@@ -58,11 +58,10 @@ def require_delays(admin: ConfigSource, bootstrap: str, topic: str) -> None:
     except NotPermitted:
         return  # who may write need not be allowed to read settings; then the program has to know
     if ENABLE_SETTING not in settings:
-        raise BadMessage(f"the broker at {bootstrap} has no delayed messages: {topic} would deliver this one at once")
+        raise BadMessage(f"the broker at {bootstrap} has no delayed messages: it would deliver them to {topic} at once")
     if settings[ENABLE_SETTING] != "true":
         raise BadMessage(
-            f"topic {topic} does not keep messages back and would deliver this one at once: "
-            f"run `headrace topic alter {topic} -c {ENABLE_SETTING}=true`"
+            f"topic {topic} keeps no messages back: run `headrace topic alter {topic} -c {ENABLE_SETTING}=true` first"
         )
 
 

@@ -43,7 +43,9 @@ def test_a_time_without_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
         time.tzset()
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2h", "-", "-h", "-2", "-2x", "1969-01-01T00:00:00Z", "-9999999w", "+", "+2", "2h+"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2h", "-", "-h", "-2", "-2x", "1969-01-01T00:00:00Z", "-9999999w", "+", "+2", "2h+"]
+)
 def test_what_is_not_a_time_is_quoted_with_good_examples(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not a time: write 2025"):
         parse_moment(text, NOW)
