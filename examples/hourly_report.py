@@ -44,7 +44,7 @@ def main(
 
 
 def start_clock(broker: str, topic: str, cron: str, zone: str) -> None:
-    """One recurring message for this topic. That of an earlier start may have had another expression: it is replaced."""
+    """One recurring message for this topic, instead of that of an earlier start, whose expression may have differed."""
     clock = NewTopic(CLOCK, 1, -1, config={"headrace.delay.enable": "true"})
     with suppress(KafkaException):  # it exists
         AdminClient({"bootstrap.servers": broker}).create_topics([clock])[CLOCK].result(10)
