@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import Consumer as PlainConsumer
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace import Consumer, Message, Producer, Schedules
@@ -46,8 +46,12 @@ def main(
 def start_clock(broker: str, topic: str, cron: str, zone: str) -> None:
     """One recurring message for this topic, instead of that of an earlier start, whose expression may have differed."""
     clock = NewTopic(CLOCK, 1, -1, config={"headrace.delay.enable": "true"})
-    with suppress(KafkaException):  # it exists
-        AdminClient({"bootstrap.servers": broker}).create_topics([clock])[CLOCK].result(10)
+    admin = AdminClient({"bootstrap.servers": broker})
+    try:
+        admin.create_topics([clock])[CLOCK].result(10)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
     with Schedules(broker) as schedules, suppress(NotPending):
         schedules.cancel_key(CLOCK, topic)
     with Producer(broker) as producer:

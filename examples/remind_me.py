@@ -28,8 +28,8 @@ def main(
     with Producer(broker) as producer:
         delay = timedelta(milliseconds=parse_span(span))
         receipt = producer.send_and_wait(TOPIC, text, delay=delay)
-    typer.echo(f"reminder {receipt.partition}:{receipt.offset} comes in {span}; Ctrl-C cancels it")
     try:
+        typer.echo(f"reminder {receipt.partition}:{receipt.offset} comes in {span}; Ctrl-C cancels it")
         typer.echo(f"reminder: {wait_for(broker, receipt).text}")
     except KeyboardInterrupt:
         with Schedules(broker) as schedules:
@@ -40,8 +40,9 @@ def main(
 def create_topic(broker: str) -> None:
     """The topic must keep messages back; otherwise it would deliver a reminder at once."""
     topic = NewTopic(TOPIC, 1, -1, config={"headrace.delay.enable": "true"})
+    admin = AdminClient({"bootstrap.servers": broker})
     try:
-        AdminClient({"bootstrap.servers": broker}).create_topics([topic])[TOPIC].result(10)
+        admin.create_topics([topic])[TOPIC].result(10)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
