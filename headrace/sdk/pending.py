@@ -7,7 +7,7 @@ was delivered or cancelled before the scan began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import confluent_kafka
@@ -16,17 +16,16 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from headrace.model.delays import VIEW_OF_SETTING, VIEW_PENDING_SETTING
 from headrace.sdk.codecs import Codec
 from headrace.sdk.delayed_topics import connection_settings, open_admin, require_delays, topic_settings
-from headrace.sdk.errors import BadMessage, SdkError, TopicMissing, Unreachable, cause_of, explained, words_of
+from headrace.sdk.errors import BadMessage, SdkError, TopicMissing, Unreachable, cause_of, words_of
 from headrace.sdk.received import message_of
 from headrace.sdk.scheduled import Scheduled, scheduled_of
+from headrace.sdk.snapshot import Snapshot
 from headrace.sdk.topic_facts import partition_count
 
 SUFFIX = ".pending"
 ANSWER_TIMEOUT_S = 10.0
-SILENCE_TURNS = 300  # of WAIT_S without a message or an end
 WAIT_S = 0.1
-BATCH = 1000
-NEW_TOPIC_TURNS = 50  # how long brokers may take to learn of the view that was just created
+NEW_TOPIC_TURNS = 50  # of WAIT_S: how long brokers may take to learn of the view that was just created
 
 
 class PendingView:
@@ -40,27 +39,32 @@ class PendingView:
     def scan(self, topic: str) -> Iterator[Scheduled]:
         """Everything that is pending, partition by partition in the order of ids as far as answers come in order."""
         view = self._existing(topic)
-        consumer = self._consumer()
+        snapshot = self._snapshot(topic)
         try:
-            count = self._partition_count(consumer, view)
+            count = self._partition_count(snapshot.client, view)
             places = [TopicPartition(view, number, OFFSET_BEGINNING) for number in range(count)]
-            yield from self._to_the_end(consumer, topic, places)
+            for inner in snapshot.read(places):
+                yield scheduled_of(topic, message_of(inner, self._codec))
         finally:
-            consumer.close()
+            snapshot.close()
 
     def find(self, topic: str, partition: int, message_id: int) -> Scheduled | None:
         """One pending message; None if it is not pending."""
         view = self._existing(topic)
-        consumer = self._consumer()
+        snapshot = self._snapshot(topic)
         try:
-            count = self._partition_count(consumer, view)
+            count = self._partition_count(snapshot.client, view)
             if partition >= count:
                 raise TopicMissing(f"topic {topic} has no partition {partition}: it has 0 to {count - 1}")
-            places = [TopicPartition(view, partition, message_id)]
-            first = next(self._to_the_end(consumer, topic, places), None)
+            first = next(snapshot.read([TopicPartition(view, partition, message_id)]), None)
         finally:
-            consumer.close()
-        return first if first is not None and first.id == message_id else None
+            snapshot.close()
+        if first is None or first.offset() != message_id:
+            return None
+        return scheduled_of(topic, message_of(first, self._codec))
+
+    def _snapshot(self, topic: str) -> Snapshot:
+        return Snapshot(self._settings, f"reading what is pending in {topic}")
 
     # --- the view ---
 
@@ -110,42 +114,3 @@ class PendingView:
                 return count
             self._pause(WAIT_S)
         raise TopicMissing(f"topic {view} was created, but {self._bootstrap} does not know it yet: try again")
-
-    # --- reading it ---
-
-    def _consumer(self) -> confluent_kafka.Consumer:
-        settings = {
-            **self._settings,
-            "group.id": "headrace-schedules",  # librdkafka wants one; nothing is subscribed or committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # an id that left the view long ago: the first record answers that
-        }
-        try:
-            return confluent_kafka.Consumer(settings)
-        except KafkaException as error:
-            raise explained(cause_of(error), f"starting a consumer for {self._bootstrap}") from error
-
-    def _to_the_end(
-        self, consumer: confluent_kafka.Consumer, topic: str, places: Sequence[TopicPartition]
-    ) -> Iterator[Scheduled]:
-        consumer.assign(list(places))
-        ended: set[int] = set()
-        silent = 0
-        while len(ended) < len(places):
-            messages = consumer.consume(BATCH, WAIT_S)
-            silent = 0 if messages else silent + 1
-            if silent > SILENCE_TURNS:
-                raise Unreachable(
-                    f"reading what is pending in {topic}: no answer from {self._bootstrap} within "
-                    f"{SILENCE_TURNS * WAIT_S:g} s"
-                )
-            for inner in messages:
-                error, partition = inner.error(), inner.partition() or 0
-                if error is None:
-                    if partition not in ended:  # what was scheduled after the end was seen is for the next scan
-                        yield scheduled_of(topic, message_of(inner, self._codec))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(partition)
-                elif not error.retriable() and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise explained(error, f"reading what is pending in {topic}")
