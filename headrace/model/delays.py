@@ -44,9 +44,14 @@ def checked_delay(value_ms: int) -> int:
 
 
 def deliver_at_ms(text: str, now_ms: int) -> int:
+    """The value of headrace.deliver-at, if it can be seen now that it is not too far away."""
+    return checked_due(moment_ms(text), now_ms)
+
+
+def moment_ms(text: str) -> int:
     """The value of headrace.deliver-at, in epoch milliseconds: written so, or as ISO 8601 with a time zone."""
     if text.removeprefix("-").isdecimal():
-        return checked_due(_number(text, DELIVER_AT_HEADER, "epoch milliseconds"), now_ms)
+        return _number(text, DELIVER_AT_HEADER, "epoch milliseconds")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -56,7 +61,10 @@ def deliver_at_ms(text: str, now_ms: int) -> int:
         ) from None
     if moment.tzinfo is None:
         raise ValueError(f"{DELIVER_AT_HEADER} {text} has no time zone: add Z, or an offset such as +01:00")
-    return checked_due(epoch_ms(moment), now_ms)
+    due_ms = epoch_ms(moment)
+    if due_ms < 0:
+        raise ValueError(f"{DELIVER_AT_HEADER} {text} is before 1970")
+    return due_ms
 
 
 def checked_due(due_ms: int, now_ms: int) -> int:
