@@ -89,6 +89,8 @@ class SegmentTags:
             if cell >= len(ends) or ends[cell] <= position:
                 return position
             mask = masks[cell]
+            if mask == _EVERYTHING:  # it may hold tags that have no bit
+                return position
             if mask & some if match == ANY else mask & ~exact if match == NONE else all(mask & bit for bit in bits):
                 return position
             position = ends[cell]
