@@ -20,7 +20,7 @@ from msgspec import Struct
 from headrace.api.contract import Steps
 from headrace.api.fetch_reading import Attempt, FetchReading, PartitionRead, PartitionReader
 from headrace.api.fetch_sessions import WantedPartition
-from headrace.api.pieces import settled
+from headrace.api.pieces import PIECE, settled
 from headrace.api.view_content import Look, ViewContent, content_of
 from headrace.log.reading import Slice
 from headrace.log.tag_search import KeptBatches
@@ -146,7 +146,9 @@ class ViewFetch:
 
     async def _look(self, attempt: Attempt[WantedPartition]) -> None:
         left = self._max_bytes - attempt.size - sum(len(seen.records) for seen in self._seen.values())
-        for read, view, partition in _views(attempt):
+        for at, (read, view, partition) in enumerate(_views(attempt), 1):
+            if at % PIECE == 0:
+                await asyncio.sleep(0)
             seen = self._seen.setdefault(_key(read), _Seen(read.wanted.offset, bytearray()))
             room = min(left, read.wanted.max_bytes - len(seen.records))
             content, stable = self._views.content(view), self._reader.stable
@@ -162,7 +164,8 @@ class ViewFetch:
                 seen.at_end = False
 
     async def _wait(self, attempt: Attempt[WantedPartition], begun: float) -> None:
-        """For new records, and until the last look is 20 ms ago."""
+        """For new records, and until the last look is 20 ms ago; longer if it took long, as for many partitions."""
+        spent_s = self._clock.monotonic() - begun
         audience = Audience.STABLE if self._reader.stable else Audience.COMMITTED
         partitions = [read.partition for read in attempt.reads if read.partition is not None]
         wait = Wait(partitions, audience, 1, self._left_s, self._clock)  # before it is seen whether some came meanwhile
@@ -172,7 +175,7 @@ class ViewFetch:
                 await wait.due
         finally:
             wait.due.cancel()
-        pause_s = min(self._left_s, begun + _PAUSE_S - self._clock.monotonic())
+        pause_s = min(self._left_s, begun + max(_PAUSE_S, 4 * spent_s) - self._clock.monotonic())
         if pause_s > 0:
             await self._clock.sleep(pause_s)
 
