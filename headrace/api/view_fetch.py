@@ -12,6 +12,7 @@ Partitions of other topics in the same fetch are read as always (fetch_reading.p
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Mapping
 
@@ -28,9 +29,12 @@ from headrace.log.visible import closed
 from headrace.model.image import TopicImage
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Audience, Wait
+from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 from headrace.world.threads import Computing
+
+logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.02
 _MOST_LOOKS = 32  # that wait for the thread
@@ -157,9 +161,15 @@ class ViewFetch:
                 seen.epoch = partition.leader_epoch if seen.epoch == -1 else seen.epoch
                 self._views.count(view)
             elif room > 0 or not any(other.records for other in self._seen.values()):
-                before = len(seen.records)
-                seen.add(await self._views.look(view, partition, seen.next_offset, max(room, 0), stable=stable))
-                left -= len(seen.records) - before
+                try:
+                    look = await self._views.look(view, partition, seen.next_offset, max(room, 0), stable=stable)
+                except OSError as error:
+                    logger.error("view %s: partition %s cannot be read: %s", view.name, partition, error)
+                    read.partition, read.slice, read.error = None, None, ErrorCode.kafka_storage_error
+                    attempt.urgent = True
+                    continue
+                seen.add(look)
+                left -= len(look.records)
             else:
                 seen.at_end = False
 
