@@ -152,12 +152,17 @@ class ReplicaReader:
 
     __slots__ = ("_gate", "caller", "epoch", "id", "stable")
 
+    sees_views = False
+
     def __init__(self, replica_id: int, replica_epoch: int, caller: Caller, gate: Gate) -> None:
         self.id = replica_id
         self.epoch = replica_epoch
         self.caller = caller
         self.stable = False
         self._gate = gate
+
+    def admit(self, wanted: WatchedPartition, partition: Partition) -> PartitionRead[WatchedPartition] | None:
+        return None
 
     def check(self, topic: str) -> None:
         self._gate.check_replica(self.caller, topic)

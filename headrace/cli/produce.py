@@ -24,6 +24,7 @@ from headrace.cli.stopping import Stop, stop_on_signals
 from headrace.cli.timing import AtOption, CronOption, DelayOption, ZoneOption, timing_headers
 from headrace.cli.topics import topic_names
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import TAG_HEADER
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -106,6 +107,9 @@ def produce(
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every message; repeatable."),
     ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Tag of every message; repeatable.")
+    ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition, regardless of the key.")
     ] = None,
@@ -143,8 +147,9 @@ def produce(
     )
     target: dict[str, Any] = {"topic": topic}
     timing = timing_headers(delay, at, cron, tz)
-    if header or timing:
-        target["headers"] = [*header_pairs(header or []), *timing]
+    headers = [*header_pairs(header or []), *((TAG_HEADER, name.encode()) for name in tag or []), *timing]
+    if headers:
+        target["headers"] = headers
     if partition is not None:
         target["partition"] = partition
     if timestamp is not None:

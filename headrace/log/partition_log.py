@@ -37,6 +37,7 @@ from headrace.log.schedule import Schedule
 from headrace.log.sealed import Gap
 from headrace.log.segment import Segment, Shelf
 from headrace.log.swapping import Swap, Swapping
+from headrace.log.tag_index import TagIndexes
 from headrace.log.tail import LogTail, TailView
 from headrace.log.trimming import Trimming
 from headrace.log.truncation import Truncation
@@ -136,6 +137,10 @@ class PartitionLog(TailView):
     def dedup(self) -> Dedup | None:
         """On a topic that asks for it."""
         return self._states.seen_ids.dedup
+
+    @property
+    def tag_indexes(self) -> TagIndexes:
+        return self._states.tag_indexes
 
     @property
     def duplicates_dropped(self) -> int:
