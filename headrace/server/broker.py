@@ -24,6 +24,7 @@ from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
 from headrace.api.table import Rooms, build_table
+from headrace.api.view_fetch import Views
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.isr_writes import IsrWrites
@@ -56,6 +57,7 @@ from headrace.replicas.watermarks import Watermarks
 from headrace.server.descriptors import divide
 from headrace.server.dispatch import Dispatcher
 from headrace.server.forwarding import Forwarding, forwarding_name
+from headrace.server.idle_views import IdleViews
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import listener_of
 from headrace.server.log_ends import PeersLogEnds
@@ -68,6 +70,7 @@ from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
 from headrace.server.standing import Standing
 from headrace.server.vigil import Vigil
+from headrace.wire.api_keys import ApiKey
 from headrace.world.world import World
 
 if TYPE_CHECKING:
@@ -241,7 +244,7 @@ class Broker:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             rooms = (self._logs, self._host, self._groups, self._transactions)
-            parts = (self._controller, *rooms, self._listener, self._lag, self._scrub)
+            parts = (self._controller, *rooms, self._listener, self._lag, self._scrub, self._idle_views)
             for part in (
                 parts
                 if self._standing is None
@@ -336,6 +339,7 @@ class Broker:
         self._lag = LoopLag(clock)
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
         self._seen = RequestsSeen()
+        self._views = Views(world.scans, clock)
         rooms = Rooms(
             config=config,
             world=world,
@@ -353,10 +357,17 @@ class Broker:
             topic_maker=forwarding,
             coordinator_desk=desk,
             reply_budgets=self.reply_budgets,
+            views=self._views,
         )
         self._table = forwarding.over(build_table(rooms))
+        self._idle_views = self._watch_idle_views()
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
         self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
+
+    def _watch_idle_views(self) -> IdleViews:
+        alter, idle_ms = self._table[ApiKey.INCREMENTAL_ALTER_CONFIGS].handler, self._config.view_idle_ms
+        rooms = self._view, self._views, self._groups, self._controller
+        return IdleViews(*rooms, alter, self._world.clock, idle_ms)
 
     def _forwarding_name(self) -> str:
         return forwarding_name(self._view.image, self._config.broker_id)
@@ -388,6 +399,7 @@ class Broker:
         from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
         from headrace.server.replica_metrics import replica_metrics
         from headrace.server.transaction_metrics import transaction_metrics
+        from headrace.server.view_metrics import view_metrics
 
         names = {key: api.name for key, api in self._table.items()}
 
@@ -397,6 +409,7 @@ class Broker:
             yield from replica_metrics(self._host, self._scrub)
             yield from group_metrics(self._groups, self._host, self._world.clock)
             yield from transaction_metrics(self._transactions, self._host, self._world.clock)
+            yield from view_metrics(self._views, self._view.image)
 
         server = MetricsServer(gather)
         self.metrics_port = server.open(host, port)
