@@ -58,7 +58,7 @@ STORIES: dict[str, str] = {
     "delayed-transactions": "Delayed records of a transaction come after its commit, and never after its abort",
     "cancelled": "Cancel delayed records by id and by key; wrong delays are refused",
     "scheduled": "Schedules (cron): move one to now; it comes, and stays",
-    "views": "Views by tag: create, read in groups at the offsets of the base to a lag of 0, also committed records only",
+    "views": "Views by tag: create, read in groups to a lag of 0, also of committed records; produce is refused",
     "list-offsets": "List offsets: earliest, latest, largest timestamp",
     "unknown-topic": "A topic that does not exist is said not to exist",
     "recreated-topic": "A topic deleted and made again under a live consumer",
