@@ -8,7 +8,8 @@ position never passes offsets that have no record. So
 - a slice without a record for its reader becomes one marker over its offsets;
 - a slice up to the end of what its reader may see, whose last offsets have no record, ends with a marker over these:
   the reader's position reaches the end, and its lag becomes 0;
-- notes (wire/notes.py), which are the broker's own, are cut out.
+- notes (wire/notes.py), which are the broker's own, are cut out, and with them the batches whose records all went into
+  one: kafka-go's reader panics on a batch without records.
 
 A marker is a control batch like that which ends a transaction (wire/end_markers.py), but of no producer. Clients skip
 it and go on after its last offset.
@@ -47,7 +48,8 @@ def visible(stored: Buffer, offset: int, *, at_end: bool, limit_bytes: int | Non
 
 def _without_notes(stored: Buffer, batches: Batches, offset: int, *, at_end: bool, limit_bytes: int | None) -> Buffer:
     view, newest = memoryview(stored), batches[-1][1]
-    left = b"".join([view[at : at + header.size] for at, header in batches if not header.is_note])
+    kept = [(at, header) for at, header in batches if header.record_count and not header.is_note]
+    left = b"".join([view[at : at + header.size] for at, header in kept])
     rest = list(walk(left))
     if not rest:
         return _marker(offset, newest)
