@@ -176,6 +176,7 @@ SUITES = [
             {
                 *("idempotence", "sticky", "cooperative-sticky", "static-member", "regex", "pause", "delete-records"),
                 *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "dropped-records"),
+                "delayed-transactions",
             }
         )
         | NEW_PROTOCOL
