@@ -111,6 +111,33 @@ def whole(new_consumer: NewConsumer, topic: str, **config: object) -> Consumer:
     return consumer
 
 
+@story("delayed")
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_of_large_batches_every_record_comes_once_under_the_id_that_the_producer_was_told(
+    codec: str, new_topic: NewTopicFixture, new_producer: NewProducer, new_consumer: NewConsumer
+) -> None:
+    topic, began, count = new_topic(headrace_delay_enable="true"), now_ms(), 1000
+    producer = new_producer(enable_idempotence=True, compression_type=codec, linger_ms=50)
+    told: dict[bytes, int] = {}
+    for number in range(count):
+        wish = [(DELAY, b"%d" % (number % 500))] if number % 3 else []
+        producer.produce(
+            topic,
+            b"%d" % number,
+            headers=wish,
+            partition=0,
+            on_delivery=lambda _, at: told.update({at.value(): at.offset()}),
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    messages = read_to_the_end(whole(new_consumer, topic), topic, count)
+    assert sorted(values(messages)) == sorted(b"%d" % number for number in range(count))
+    for message in messages:
+        if int(message.value()) % 3:
+            due_in_time(message.headers(), told[message.value()], began, now_ms())
+        else:
+            assert message.offset() == told[message.value()]
+
+
 @story("delayed-transactions")
 def test_delayed_records_of_a_transaction_come_after_its_commit_and_never_after_its_abort(
     new_topic: NewTopicFixture, new_producer: NewProducer, new_consumer: NewConsumer, unique: Callable[[str], str]
@@ -138,10 +165,12 @@ def test_delayed_records_of_a_transaction_come_after_its_commit_and_never_after_
 
 
 @story("cancelled")
+@pytest.mark.parametrize("idempotent", [False, True])
 def test_what_is_cancelled_never_comes_and_what_is_wrong_is_not_stored(
-    new_topic: NewTopicFixture, new_producer: NewProducer, new_consumer: NewConsumer
+    idempotent: bool, new_topic: NewTopicFixture, new_producer: NewProducer, new_consumer: NewConsumer
 ) -> None:
-    topic, producer = new_topic(headrace_delay_enable="true"), new_producer()
+    topic = new_topic(headrace_delay_enable="true")
+    producer = new_producer(enable_idempotence=idempotent)
     one = sent(producer, topic, b"one", {DELAY: HOUR})
     keyed = [sent(producer, topic, b"keyed", {DELAY: HOUR}, b"k") for _ in range(2)]
     other = sent(producer, topic, b"other", {DELAY: HOUR}, b"another")
