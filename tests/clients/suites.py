@@ -175,8 +175,7 @@ SUITES = [
         not_offered=frozenset(
             {
                 *("idempotence", "sticky", "cooperative-sticky", "static-member", "regex", "pause", "delete-records"),
-                *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "dropped-records"),
-                "delayed-transactions",
+                *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "delayed-transactions"),
             }
         )
         | NEW_PROTOCOL
