@@ -23,11 +23,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from headrace.log.derived import MARKER, NOTES, PLAIN, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch
+from headrace.log.note_pairs import OpenNote
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.pending import GONE, Pending
 from headrace.log.schedule import Schedule
 from headrace.log.segment import segment_path
-from headrace.wire.batches import NO_PRODUCER_ID, BatchHeader
+from headrace.wire.batches import NO_PRODUCER_ID
 from headrace.wire.checksum import crc32c
 from headrace.wire.notes import Note, read_note
 
@@ -36,28 +37,6 @@ _HEAD = struct.Struct(">4sHHI")
 _COLUMN = struct.Struct(">qq")
 _MAGIC = b"HRSC"
 _VERSION = 1
-
-
-class OpenNote:
-    """A note that waits for its mates."""
-
-    __slots__ = ("_left", "_next_offset", "note", "offset")
-
-    def __init__(self, note: Note, header: BatchHeader) -> None:
-        self.note = note
-        self.offset = header.base_offset
-        self._left = note.mates
-        self._next_offset = header.next_offset
-
-    def follows(self, header: BatchHeader) -> bool | None:
-        """Whether the note counts, now that this batch is there; None as long as that is open."""
-        if header.base_offset != self._next_offset or header.is_note:
-            return False
-        self._left -= 1
-        self._next_offset = header.next_offset
-        if self._left:
-            return None
-        return header.crc & 0xFFFFFFFF == self.note.mate_crc
 
 
 class Scheduled(DerivedState):
