@@ -1,8 +1,9 @@
 """The broker's time of an event, as far as a history knows it, for the checks of delayed messages.
 
-`clock` events say what the time is, and by how much a broker's clock was set wrong. Without one, the time is that of
-the history's own clock: durations can be judged, and points in time cannot. Invariant: whenever a broker looked at its
-clock during an event, it saw a time between `earliest` and `latest` of that event.
+`clock` events say what the time is, by how much a broker's clock was set wrong, and when all brokers were started again
+with right clocks (`right`). Without one, the time is that of
+the history's own clock: durations can be judged, and points in time cannot. Invariant: a broker that looked at its
+clock before the end of an event saw no time after `latest` of that event.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ class BrokerTime:
         self.error_ms = error_ms
         offs: list[int] = [0, *((event.details or {}).get("off_ms", 0) for event in told)]
         self.low_ms, self.high_ms = min(offs), max(offs)  # a leader counts from the time when it took office
+        rights = [event.n for event in told if (event.details or {}).get("right")]
+        self._right = rights[-1] if rights else NEVER
         set_at = [event for event in told if "wall_ms" in (event.details or {})]
         self._since_ns = [event.t_mono_ns for event in set_at]
         self._walls_ms: list[int] = [(event.details or {})["wall_ms"] for event in set_at]
@@ -44,8 +47,10 @@ class BrokerTime:
             return at_ns / 1e6
         return self._walls_ms[place] + (at_ns - self._since_ns[place]) / 1e6
 
-    def earliest(self, n: int) -> float:
-        return self.at(n) + self.low_ms - self.error_ms
-
     def latest(self, n: int) -> float:
-        return self.at(n) + self.high_ms + self.error_ms
+        return self.at(n) + self.error_ms + (self.high_ms if n < self._right else 0)
+
+    def reached(self, due_ms: float) -> float:
+        """The right time at which every broker's clock has reached this one."""
+        slowest_ms = due_ms - self.low_ms
+        return slowest_ms if self._right == NEVER else min(slowest_ms, max(due_ms, self.at(self._right)))

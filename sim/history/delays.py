@@ -132,6 +132,8 @@ def _not_early(one: Delayed, release: Release, time: BrokerTime, epochs: Epochs,
 def _due_as_moved(one: Delayed, release: Release, report: Report) -> None:
     """Its due time is one of those that it may have had: the last that was acknowledged, or one that is unknown."""
     record, n = release
+    if one.repeats:  # it goes on with its expression
+        return
     certain = [move for move in one.moves if move.status == OK and 0 <= move.off < record.off]
     asked = [move.order for move in one.moves if move.status != OK]
     asked.append(max(certain, key=lambda move: move.off).order if certain else one.send.order)
@@ -150,7 +152,7 @@ def _not_late(
         return
     if any(release.n == final.n for final in ops.finals.values()):  # the checker's own, no delivery to anybody
         return
-    ready_ms = max(due_ms - time.low_ms, time.at(_certain_from(ops, send)), _healed_ms(ops, time))
+    ready_ms = max(time.reached(due_ms), time.at(_certain_from(ops, send)), _healed_ms(ops, time))
     late_ms = time.at(release.n) - ready_ms
     if late_ms > limits.late_within_s * 1000 + time.error_ms:
         report.broken("D2", f"{send.uid} was delivered {late_ms:.0f} ms after it could be", send.n, release.n)
@@ -234,11 +236,11 @@ def _orders(one: Delayed) -> Sequence[tuple[dict[str, object], int | None]]:
 def _latest_due(order: dict[str, object], certain: int, time: BrokerTime) -> float | None:
     """In the right time; None if that is not known."""
     if "deliver_at" in order:
-        return int(str(order["deliver_at"])) - time.low_ms if time.known else None
+        return time.reached(int(str(order["deliver_at"]))) if time.known else None
     wait_ms = order.get("delay_ms", order.get("period_ms"))
     if certain == NEVER or wait_ms is None:
         return None
-    return time.at(certain) + int(str(wait_ms)) + time.spread_ms
+    return time.reached(time.at(certain) + time.high_ms + int(str(wait_ms)))
 
 
 def _earliest_due(send: Send, time: BrokerTime) -> float | None:

@@ -75,31 +75,40 @@ def check_order(ops: Operations, delayed: Iterable[Delayed], time: BrokerTime, e
                 by_tp[release.record.tp].append((one, release))
     for tp, releases in by_tp.items():
         releases.sort(key=lambda pair: pair[1].record.off)
-        latest: dict[int | None, Release] = {}  # by leader epoch: the release with the highest due time and id
+        latest: dict[
+            int | None, tuple[Delayed, Release]
+        ] = {}  # by leader epoch: the release with the highest due time and id
         for one, release in releases:
             record = release.record
             leader = epochs.at(tp, record.off)
             before = latest.get(leader)
-            if before is None or _order(before) <= _order(release):
-                latest[leader] = release
+            if before is None or _order(before[1]) <= _order(release):
+                latest[leader] = one, release
             elif _could_have_come_first(one, release, before, time, epochs):
+                first = before[1]
                 sentence = (
                     f"{one.send.uid} (due {record.due}, id {record.id}) was released at offset {record.off} of {tp}, "
-                    f"after {before.record.uid} (due {before.record.due}, id {before.record.id})"
+                    f"after {first.record.uid} (due {first.record.due}, id {first.record.id})"
                 )
-                report.broken("D4", sentence, one.send.n, before.n, release.n)
+                report.broken("D4", sentence, one.send.n, first.n, release.n)
 
 
 def _order(release: Release) -> tuple[int, int]:
     return release.record.due or 0, release.record.id or 0
 
 
-def _could_have_come_first(one: Delayed, release: Release, before: Release, time: BrokerTime, epochs: Epochs) -> bool:
-    """Whether it was acknowledged, and hence known as committed to the leader, before the other was due."""
+def _could_have_come_first(
+    one: Delayed, release: Release, before: tuple[Delayed, Release], time: BrokerTime, epochs: Epochs
+) -> bool:
+    """Whether it was acknowledged, and hence known as committed to the leader, before the other was due, or sent."""
     send, key, tp = one.send, release.record.id or 0, release.record.tp
+    other, first = before[0].send, before[1].record
     if one.changes or one.repeats or send.txn is not None or send.status != OK:
         return False
-    if epochs.scanned(tp) and epochs.at(tp, key) != epochs.at(tp, before.record.off):
+    leader = epochs.at(tp, key)
+    if epochs.scanned(tp) and (leader is None or leader != epochs.at(tp, first.off)):
+        return False  # None: what the log said then has been removed
+    sent_later = send.end < other.n and not before[0].repeats
+    if not sent_later and not (time.known and time.latest(send.end) < (first.due or 0)):
         return False
-    known = time.latest(send.end) if time.known else float("inf")
-    return known < (before.record.due or 0) and not epochs.kept_back(tp, key, before.record.off)
+    return not epochs.kept_back(tp, key, first.off)

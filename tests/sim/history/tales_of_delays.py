@@ -128,6 +128,14 @@ def good_cron_comes_again_until_it_is_cancelled(story: Story) -> None:
     final_of(story)
 
 
+def good_cron_goes_on_after_it_was_moved(story: Story) -> None:
+    begin(story)
+    park(story, "x@1", cron="* * * * *", period_ms=60_000)
+    park(story, "m1@3", move="x", deliver_at=30_000)
+    story.later(60)
+    story.released("c", "x@5:1:30000", "x@7:1:60000")
+
+
 def good_order_of_what_was_sent_too_late(story: Story) -> None:
     """It was due before the other, and not there yet when that was released."""
     begin(story)
