@@ -3,8 +3,8 @@
 
 A batch is usual if a client sent it alone, it is whole, its records carry the client's times, and it comes from no
 producer id or is the very next of an idempotent one; its records, where they are not compressed, are as they should be
-(wire/_record_walk.pxi); the topic leaves batches closed (`TopicConfig.batches_stay_closed`) and the segment has room
-for it. That is nearly every batch there is. Batches are laid out as wire/batches.py says.
+(wire/_record_walk.pxi); the topic leaves batches closed (`TopicConfig.batches_stay_closed`), or opens them for delay
+headers only and this one can be seen to have none; and the segment has room for it. That is nearly every batch there is. Batches are laid out as wire/batches.py says.
 
 The usual append decides whether it applies, never what is allowed: it declines every batch that admission.py would
 refuse, and more, and PartitionLog.append refuses it in its own words. Tests hold both against that.
@@ -33,6 +33,9 @@ cdef extern from "<endian.h>" nogil:
     uint64_t be64toh(uint64_t)
     uint64_t htobe64(uint64_t)
 
+cdef extern from "<string.h>" nogil:
+    void *memmem(const void *, size_t, const void *, size_t)
+
 cdef enum:
     RECENT_BATCHES = 256
     KEPT_BYTES = 4096
@@ -43,6 +46,29 @@ cdef enum:
 
 cdef int64_t INACTIVE = 1LL << 62
 cdef int64_t FOR_EVER_MS = 1LL << 61  # added to any time there is, it is still a time
+
+
+cdef bytes DELAY_PREFIX = b"headrace."
+cdef bytes DELAY_INITIALS = b"cdm"  # of what follows in the names of all delay headers (model/delays.py)
+
+
+cdef bint may_be_delayed(const uint8_t *batch, int64_t size) except -1:
+    """Whether a record of this batch may have a delay header: its name stands in the bytes, unless they are
+    compressed. Fields before the records never are such a name."""
+    cdef const uint8_t *at = batch
+    cdef const uint8_t *end = batch + size
+    cdef const char *prefix = DELAY_PREFIX
+    cdef const char *initials = DELAY_INITIALS
+    cdef int64_t length = len(DELAY_PREFIX)
+    if size < HEADER_BYTES or batch[22] != 0:
+        return True
+    while True:
+        at = <const uint8_t *> memmem(at, end - at, prefix, length)
+        if at is NULL:
+            return False
+        at += length
+        if at < end and (at[0] == initials[0] or at[0] == initials[1] or at[0] == initials[2]):
+            return True
 
 
 cdef inline int16_t int16_at(const uint8_t *at) noexcept:
@@ -116,7 +142,7 @@ cdef class LogTail:
 
     # What `config` says, and that it is `config` that says so.
     cdef object _read_config
-    cdef bint _batches_stay_closed
+    cdef bint _batches_stay_closed, _opened_for_delays_only
     cdef int64_t _max_message_bytes, _after_max_ms, _before_max_ms, _segment_bytes, _segment_ms, _segment_index_bytes
 
     def __init__(self, tuple segments, int64_t start_offset, int64_t end_offset, config, epochs, producers, headroom,
@@ -137,6 +163,7 @@ cdef class LogTail:
     cdef _read(self):
         config = self.config
         self._batches_stay_closed = config.batches_stay_closed
+        self._opened_for_delays_only = config.opened_for_delays_only
         self._max_message_bytes = config.max_message_bytes
         self._after_max_ms = min(config.timestamp_after_max_ms, FOR_EVER_MS)
         self._before_max_ms = min(config.timestamp_before_max_ms, FOR_EVER_MS)
@@ -152,10 +179,14 @@ cdef class LogTail:
         cdef Py_buffer view
         if self.config is not self._read_config:
             self._read()
-        if not self._batches_stay_closed or self.offline is not None or self.hears_all:
+        if not self._batches_stay_closed and not self._opened_for_delays_only:
+            return None
+        if self.offline is not None or self.hears_all:
             return None
         PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
         try:
+            if self._opened_for_delays_only and may_be_delayed(<const uint8_t *> view.buf, view.len):
+                return None
             return self._append(records, <uint8_t *> view.buf, view.len, leader_epoch, now_ms)
         finally:
             PyBuffer_Release(&view)

@@ -164,8 +164,17 @@ class TopicConfig(Struct, frozen=True):
     def batches_stay_closed(self) -> bool:
         """Whether the log stores a client's batch as it came, and leaves closed what is compressed: only base offset
         and leader epoch are written. Then the usual append of the log applies (log/tail.py)."""
+        return self._nothing_changes and not self.delayed
+
+    @property
+    def opened_for_delays_only(self) -> bool:
+        """Whether the usual append applies to batches that are not compressed and have no delay header."""
+        return self._nothing_changes and self.delayed
+
+    @property
+    def _nothing_changes(self) -> bool:
         plain = self.codec is None and not self.log_append_time
-        return plain and not self.compacted and not self.dedup_window_ms and not self.delayed
+        return plain and not self.compacted and not self.dedup_window_ms
 
     def opens(self, codec: int) -> bool:
         """Whether the log opens what a client has compressed with this codec before it stores it."""

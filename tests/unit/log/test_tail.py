@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headrace.log import partition_log, tail
 from headrace.log.admission import check_client_batch
 from headrace.log.appended import Appended
+from headrace.log.delay_orders import NAMES
 from headrace.log.partition_log import PartitionLog
 from headrace.log.tail import LogTail
 from headrace.model.topic_config import TopicConfig
@@ -47,6 +48,7 @@ CONFIGS = [
     TopicConfig(log_append_time=True),
     TopicConfig(cleanup_policy=("compact",)),
     TopicConfig(dedup_window_ms=1000),
+    TopicConfig(delayed=True),
 ]
 
 
@@ -83,6 +85,13 @@ with_id = st.builds(
     lambda name: memoryview(encode_batch([Record(0, NOW, b"k", b"v", (("headrace.id", name),))])),
     st.sampled_from([b"a", b"b"]),
 )
+delayed = st.builds(
+    lambda name, codec: memoryview(
+        encode_batch([Record(0, NOW, b"k", b"v"), Record(1, NOW, b"k", b"v", ((name, b"9"),))], codec=codec)
+    ),
+    st.sampled_from([*(name.decode() for name in NAMES), "headrace.", "headrace.tag", "headrace"]),
+    st.sampled_from([0, 0, GZIP]),
+)
 produced = st.builds(
     from_producer, st.integers(0, 6), st.integers(1, 3), producer=st.sampled_from([7, 8]), epoch=st.integers(0, 1)
 )
@@ -94,7 +103,7 @@ wrong = st.builds(
 cut = st.builds(lambda records, size: records[:size], plain, st.integers(0, 90))
 several = st.builds(lambda *parts: memoryview(b"".join(parts)), plain, produced)
 appends = st.lists(
-    st.tuples(plain | with_id | produced | wrong | cut | several, st.integers(0, 2), st.integers(0, 30)),
+    st.tuples(plain | with_id | delayed | produced | wrong | cut | several, st.integers(0, 2), st.integers(0, 30)),
     min_size=1,
     max_size=12,
 )
@@ -165,7 +174,7 @@ def test_it_takes_what_nearly_all_clients_send() -> None:
     assert log.tail.append_usual(batch(), 0, NOW) is None
 
 
-@given(st.sampled_from(CONFIGS), plain | with_id | produced | wrong | cut)
+@given(st.sampled_from(CONFIGS), plain | with_id | delayed | produced | wrong | cut)
 @settings(max_examples=300)
 def test_it_declines_every_batch_that_admission_refuses(config: TopicConfig, records: memoryview) -> None:
     log = open_log(SimDisk(), config)
@@ -193,6 +202,22 @@ def test_it_declines_every_batch_of_a_topic_whose_batches_do_not_stay_closed(con
     assert log.tail.append_usual(batch(), 0, NOW) is None
     log.reconfigure(TopicConfig())
     assert (log.tail.append_usual(batch(), 0, NOW) is not None) == COMPILED
+
+
+def with_header(name: str, codec: int = 0) -> memoryview:
+    return memoryview(
+        encode_batch([Record(0, NOW, b"k", b"v"), Record(1, NOW, b"k", b"v", ((name, b"9"),))], codec=codec)
+    )
+
+
+def test_a_topic_with_delays_pays_for_batches_that_have_some_or_cannot_be_seen_through() -> None:
+    log = open_log(SimDisk(), TopicConfig(delayed=True))
+    log.append(batch(), 0, now_ms=NOW)
+    for name in ("headrace", "headrace.", "headrace.tag", "headrace.id", "other"):
+        assert (log.tail.append_usual(with_header(name), 0, NOW) is not None) == COMPILED
+        assert log.tail.append_usual(with_header(name, GZIP), 0, NOW) is None
+    for name in NAMES:
+        assert log.tail.append_usual(with_header(name.decode()), 0, NOW) is None
 
 
 def test_a_count_below_every_other_does_not_fit_the_offset_above_every_other() -> None:
