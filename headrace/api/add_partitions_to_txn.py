@@ -20,6 +20,7 @@ from headrace.api.pieces import Pace, in_turns
 from headrace.api.transaction_errors import told
 from headrace.coordinators.transactions.commands import AddPartitions, VerifyPartitions
 from headrace.coordinators.transactions.coordinator import Topics, TransactionCoordinator
+from headrace.model.image import ClusterImage
 from headrace.model.topic_partition import TopicPartition
 from headrace.model.transaction_end import BUMPING_VERSION
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -77,12 +78,19 @@ class AddPartitionsToTxn:
             asked.pending = self._transactions.submit(VerifyPartitions(name, producer_id, epoch, tuple(asked.codes)))
         elif unknown:
             asked.codes = dict.fromkeys(asked.codes, ErrorCode.operation_not_attempted)
-            asked.codes |= dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)
+            asked.codes |= {place: _unknown(image, place.topic) for place in unknown}
         else:
             asked.pending = self._transactions.submit(
                 AddPartitions(name, producer_id, epoch, frozenset(asked.codes), version)
             )
         return asked
+
+
+def _unknown(image: ClusterImage, topic: str) -> ErrorCode:
+    """Producers retry until an unknown topic is known; a view is read-only for good."""
+    known = image.topics.get(topic)
+    is_view = known is not None and known.is_view
+    return ErrorCode.invalid_topic_exception if is_view else ErrorCode.unknown_topic_or_partition
 
 
 async def _answer(asked: list[_Asked], version: int) -> Message:

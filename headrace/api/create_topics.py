@@ -18,7 +18,7 @@ from headrace.api.setting_entries import BrokerPlaces, places_of, topic_entries
 from headrace.cluster.controller import Controller
 from headrace.cluster.topic_changes import NewTopic
 from headrace.cluster.view import ClusterView
-from headrace.model.image import TopicImage
+from headrace.model.image import ClusterImage, TopicImage
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
@@ -76,7 +76,7 @@ class CreateTopics:
             try:
                 if name in refused:
                     raise refused[name]
-                topics.append(_made(result_of(making[name]), places))
+                topics.append(_made(result_of(making[name]), places, self._view.image))
             except KafkaError as error:
                 topics.append(Message(name=name, error_code=error.code, error_message=error.message))
             if pace.is_over():
@@ -96,12 +96,13 @@ def _new_topic(topic: Message, times: int) -> NewTopic:
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments or None, settings)
 
 
-def _made(topic: TopicImage, places: BrokerPlaces) -> Message:
+def _made(topic: TopicImage, places: BrokerPlaces, image: ClusterImage) -> Message:
+    partitions = image.partitions_of(topic)
     return Message(
         name=topic.name,
         topic_id=topic.id,
-        num_partitions=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas),
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas) if partitions else -1,
         configs=[
             Message(
                 name=entry.setting.name,

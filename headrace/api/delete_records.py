@@ -43,6 +43,7 @@ class DeleteRecords:
 
     def _one(self, topic: str, asked: Message, waiting: _Waiting) -> Message:
         try:
+            self._host.refuse_view(topic, "its records are its base's: delete them there")
             partition = self._host.find(topic, asked.partition_index)
             if topic in INTERNAL_TOPICS:
                 raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")

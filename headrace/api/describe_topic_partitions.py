@@ -61,7 +61,8 @@ def _page(image: ClusterImage, names: list[str], first_partition: int, room: int
             continue
         if room == 0:
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=first_partition))
-        wanted = found.partitions[first_partition : first_partition + room]
+        every = image.partitions_of(found)
+        wanted = every[first_partition : first_partition + room]
         partitions = [_partition(partition, image) for partition in wanted]
         topics.append(
             Message(
@@ -73,7 +74,7 @@ def _page(image: ClusterImage, names: list[str], first_partition: int, room: int
             )
         )
         next_partition = first_partition + len(wanted)
-        if next_partition < len(found.partitions):
+        if next_partition < len(every):
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=next_partition))
         room -= len(wanted)
         first_partition = 0

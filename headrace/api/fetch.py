@@ -15,6 +15,8 @@ From version 16 on, a client that asks the wrong broker or has an old epoch is t
 A replica (replica_id >= 0) gets everything that is stored, committed or not: see replica_fetch. What both share, from
 the list of partitions to the response, is in fetch_reading.
 
+A fetch that asks for views looks at what they deliver before it answers: see view_fetch.
+
 A consumer that says where it is (rack_id, from version 11 on) is sent to an in-sync replica in the same rack
 (KIP-392), which serves it up to the high watermark that it knows of. What lies beyond is OFFSET_NOT_AVAILABLE there,
 never out of range.
@@ -32,6 +34,7 @@ from headrace.api.gate import Gate
 from headrace.api.limits import AT_ONCE_ITEMS
 from headrace.api.pieces import PIECE, Answer, settled
 from headrace.api.replica_fetch import ReplicaFetch
+from headrace.api.view_fetch import ViewFetch, Views
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Audience, Wait
@@ -54,6 +57,7 @@ class Fetch:
         entropy: Entropy,
         reading: FetchReading,
         replicas_reading: FetchReading,
+        views: Views,
     ) -> None:
         """Replicas are read for in their own way, with a budget of their own: no consumer holds up replication."""
         self._host = host
@@ -61,6 +65,7 @@ class Fetch:
         self._sessions = sessions
         self._clock = clock
         self._reading = reading
+        self._views = views
         self._replicas = ReplicaFetch(replicas_reading, host, gate, clock, entropy)
 
     def __call__(self, request: Request) -> Reply:
@@ -89,6 +94,11 @@ class Fetch:
                 wait.due.cancel()
             raise
         self._sessions.found_unknown(plan, attempt.unknown)
+        if attempt.has_views:
+            if wait is not None:
+                wait.due.cancel()
+            fetch = ViewFetch(reading, self._views, reader, body, self._clock)
+            return asyncio.ensure_future(fetch.answer(attempt, may_wait=may_wait))
         missing_bytes = wanted_bytes - attempt.size
         if attempt.urgent or missing_bytes <= 0 or not may_wait:
             if wait is not None:
@@ -117,6 +127,8 @@ class ConsumerReader:
     """How a consumer reads: committed records of a leader, or of the replica in its rack."""
 
     __slots__ = ("_gate", "_host", "_rack", "caller", "stable")
+
+    sees_views = True
 
     def __init__(self, body: Message, caller: Caller, host: ReplicaHost, gate: Gate) -> None:
         self.caller = caller

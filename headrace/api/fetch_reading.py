@@ -26,7 +26,8 @@ from headrace.api.fetch_sessions import FetchPlan, W
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.pieces import PIECE, Answer, Pieces, settled
 from headrace.api.reply_budget import FREE_BYTES, SMALL_BYTES, Grant, ReplyBudget, granted
-from headrace.log.reading import Slice
+from headrace.log.reading import EMPTY, Slice
+from headrace.model.image import TopicImage
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Wait
@@ -45,7 +46,7 @@ OffLoop = Callable[[Callable[[], list[Buffer]]], Awaitable[list[Buffer]]]
 class PartitionRead(Generic[W]):
     """What one partition gave: a slice of its log, or news that the client must have at once."""
 
-    __slots__ = ("diverging", "error", "partition", "preferred", "records", "slice", "wanted")
+    __slots__ = ("diverging", "error", "partition", "preferred", "records", "slice", "view", "wanted")
 
     def __init__(
         self,
@@ -65,6 +66,8 @@ class PartitionRead(Generic[W]):
         """The epoch and the offset where the client's log parts from this one (KIP-595)."""
         self.preferred = preferred
         """Another replica, which the client should ask instead (KIP-392)."""
+        self.view: TopicImage | None = None
+        """What the client named, if that is a view: then the slice is empty, and `partition` is its base's."""
         self.records: Buffer | None = b"" if slice_ is None or slice_.size == 0 else None
 
     def keep(self, records: Buffer, grant: Grant | None) -> None:
@@ -76,6 +79,9 @@ class PartitionReader(Protocol[W]):
 
     @property
     def caller(self) -> Caller: ...
+
+    @property
+    def sees_views(self) -> bool: ...
 
     @property
     def stable(self) -> bool:
@@ -94,7 +100,7 @@ class PartitionReader(Protocol[W]):
 class Attempt(Generic[W]):
     """One pass over the partitions of a fetch."""
 
-    __slots__ = ("caller", "plan", "reads", "size", "stable", "unknown", "urgent")
+    __slots__ = ("caller", "has_views", "plan", "reads", "size", "stable", "unknown", "urgent")
 
     def __init__(self, plan: FetchPlan[W], reader: PartitionReader[W]) -> None:
         self.plan = plan
@@ -103,11 +109,13 @@ class Attempt(Generic[W]):
         self.reads: list[PartitionRead[W]] = []
         self.size = 0
         self.unknown = 0  # partitions that do not exist
+        self.has_views = False
         self.urgent = False
         """The response must not wait: it has news, or waiting cannot make it larger."""
 
     def add(self, read: PartitionRead[W]) -> None:
         self.reads.append(read)
+        self.has_views = self.has_views or read.view is not None
         if read.slice is None:
             self.urgent = True
             self.unknown += read.error in _UNKNOWN
@@ -178,14 +186,32 @@ class FetchReading:
                 yield
             room = max(0, min(wanted.max_bytes, left - attempt.size))
             try:
-                partition = self._find(wanted, reader)
-                attempt.add(reader.read(wanted, partition, room, at_least_one=attempt.size == 0))
+                view = self._view(wanted) if reader.sees_views else None
+                if view is not None:
+                    partition, read = self._read_view(wanted, view, reader)
+                    attempt.add(read)
+                else:
+                    partition = self._find(wanted, reader)
+                    attempt.add(reader.read(wanted, partition, room, at_least_one=attempt.size == 0))
                 if wait is not None:
                     wait.enter(partition)
             except KafkaError as error:
                 # Its code alone: a kept exception keeps its frames, and they keep the attempt that keeps it.
                 attempt.add(PartitionRead(wanted, None, error=error.code))
         return attempt
+
+    def _view(self, wanted: W) -> TopicImage | None:
+        return self._host.view(wanted.topic if wanted.topic_id is None else wanted.topic_id)
+
+    def _read_view(self, wanted: W, view: TopicImage, reader: PartitionReader[W]) -> tuple[Partition, PartitionRead[W]]:
+        """Whether it can be read here; what it delivers comes later."""
+        reader.check(view.name)
+        partition = self._host.find_base(view, wanted.index)
+        read = reader.read(wanted, partition, 0, at_least_one=False)
+        read.view = view
+        if read.slice is not None:
+            read.slice, read.records = EMPTY, b""
+        return partition, read
 
     def _find(self, wanted: W, reader: PartitionReader[W]) -> Partition:
         if wanted.topic_id is not None:
@@ -294,13 +320,18 @@ def _served(read: PartitionRead[W], partition: Partition, attempt: Attempt[W]) -
         high_watermark=end,
         last_stable_offset=committed.stable_end(),
         log_start_offset=start,
-        aborted_transactions=_aborted(partition, wanted.offset, read.records) if attempt.stable else None,
+        aborted_transactions=_aborted_of(read, partition) if attempt.stable else None,
         preferred_read_replica=read.preferred,
         records=read.records,
     )
     if read.diverging is not None:
         answer.diverging_epoch = Message(epoch=read.diverging[0], end_offset=read.diverging[1])
     return answer
+
+
+def _aborted_of(read: PartitionRead[W], partition: Partition) -> list[Message]:
+    """A view leaves their records out itself."""
+    return [] if read.view is not None else _aborted(partition, read.wanted.offset, read.records)
 
 
 def _aborted(partition: Partition, offset: int, records: Buffer | None) -> list[Message]:

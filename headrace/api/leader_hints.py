@@ -25,9 +25,10 @@ class LeaderHints:
         """Add the leader to the partition's `answer`, and its address to the `response`."""
         image = self._image()
         found = image.topics_by_id.get(topic) if isinstance(topic, uuid.UUID) else image.topics.get(topic)
-        if found is None or not 0 <= index < len(found.partitions):
+        partitions = () if found is None else image.partitions_of(found)
+        if not 0 <= index < len(partitions):
             return
-        known = found.partitions[index]
+        known = partitions[index]
         answer.current_leader = Message(leader_id=known.leader, leader_epoch=known.leader_epoch)
         leader = image.brokers.get(known.leader)
         if leader is not None and all(told.node_id != leader.id for told in response.node_endpoints):

@@ -70,7 +70,7 @@ class ListOffsets:
         self, topic: str, asked: Message, answer: Message, stable: bool
     ) -> Callable[[], tuple[int, int] | None] | None:
         """Fills in the answer, or returns the search that will fill it in."""
-        partition = self._host.find(topic, asked.partition_index)
+        partition = self._host.find_readable(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
         log, when = partition.log, asked.timestamp
         end = partition.last_stable_offset if stable else partition.high_watermark

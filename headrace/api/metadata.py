@@ -110,7 +110,7 @@ class Metadata:
             topic = other or Message(partitions=[])
             if found is not None:
                 topic.name, topic.topic_id, topic.is_internal = found.name, found.id, found.internal
-                for partition in found.partitions:
+                for partition in image.partitions_of(found):
                     topic.partitions.append(partition_message(partition, image))
                     if pace.is_over():
                         yield

@@ -44,7 +44,7 @@ class OffsetCommit:
             for part in asked.partitions:
                 answer = Message(partition_index=part.partition_index, error_code=unknown)
                 partitions.append(answer)
-                if topic is not None and not 0 <= part.partition_index < len(topic.partitions):
+                if topic is not None and not 0 <= part.partition_index < len(image.partitions_of(topic)):
                     answer.error_code = ErrorCode.unknown_topic_or_partition
                 elif topic is not None:
                     offsets.append(_offset(topic, part))

@@ -26,9 +26,10 @@ class OffsetDelete:
     def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
         pace = Pace()
         answers, places, waiting = [], list[TopicPartition](), list[Message]()
-        known = self._topics.image().topics
+        image = self._topics.image()
+        known = image.topics
         for topic in request.body.topics:
-            partitions, count = [], len(known[topic.name].partitions) if topic.name in known else 0
+            partitions, count = [], len(image.partitions_of(known[topic.name])) if topic.name in known else 0
             for part in topic.partitions:
                 answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
                 partitions.append(answer)

@@ -35,10 +35,10 @@ class OffsetForLeaderEpoch:
 
     def _one(self, topic: str, asked: Message, own: bool) -> Message:
         try:
-            partition = self._host.find(topic, asked.partition)
             if own:
-                epoch, end = partition.own_last()
+                epoch, end = self._host.find(topic, asked.partition).own_last()
             else:
+                partition = self._host.find_readable(topic, asked.partition)
                 partition.check_leader(asked.current_leader_epoch)
                 epoch, end = partition.end_of_epoch(asked.leader_epoch)
             return Message(partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -152,6 +152,8 @@ class ReplicaReader:
 
     __slots__ = ("_gate", "caller", "epoch", "id", "stable")
 
+    sees_views = False
+
     def __init__(self, replica_id: int, replica_epoch: int, caller: Caller, gate: Gate) -> None:
         self.id = replica_id
         self.epoch = replica_epoch

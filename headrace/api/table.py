@@ -71,6 +71,7 @@ from headrace.api.transaction_entry import TransactionCoordinators, TransactionE
 from headrace.api.transactional_produce import TransactionalProduce
 from headrace.api.txn_offset_commit import TxnOffsetCommit
 from headrace.api.update_features import UpdateFeatures
+from headrace.api.view_fetch import Views
 from headrace.api.write_txn_markers import MarkerDesk, WriteTxnMarkers
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
@@ -152,6 +153,7 @@ class Rooms(Struct, frozen=True):
     topic_maker: TopicMaker
     coordinator_desk: TransactionCoordinators
     reply_budgets: ReplyBudgets
+    views: Views
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -268,7 +270,7 @@ def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
         4,
         18,
         _READ_TOPIC + _CLUSTER_ACTION,
-        Fetch(rooms.host, rooms.gate, sessions, world.clock, world.entropy, reading, replicas_reading),
+        Fetch(rooms.host, rooms.gate, sessions, world.clock, world.entropy, reading, replicas_reading, rooms.views),
         express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes, rooms.reply_budgets.consumers),
         asks_by_name=True,
     )

@@ -108,7 +108,7 @@ def _topic(
     for part in asked.partitions:
         answer = Message(partition_index=part.partition_index, error_code=ErrorCode.unknown_topic_or_partition)
         partitions.append(answer)
-        if known is not None and 0 <= part.partition_index < len(known.partitions):
+        if known is not None and 0 <= part.partition_index < len(image.partitions_of(known)):
             waiting.append(answer)
             offsets.append(
                 OffsetToCommit(

@@ -20,9 +20,13 @@ from headrace.cli.places import LogPosition, parse_place, resolve_place
 from headrace.cli.screen import remark
 from headrace.cli.stopping import Stop, stop_on_signals
 from headrace.cli.topics import Partition, describe_topics, end_offsets, matching_topics, partitions_of
+from headrace.cli.view import parse_filter
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import MATCHES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka import Consumer, KafkaError, Message
 
     from headrace.cli.admin_nouns import AdminClient
@@ -32,6 +36,7 @@ EXAMPLES = examples(
     "headrace consume orders --exit --format '%p %o %k: %s\\n'",
     "headrace consume orders --from time:-2h -n 10 --json",
     "headrace consume orders --from offset:-5 --partition 0 --exit",
+    "headrace consume orders --tag urgent --exit",
     "headrace consume '^orders-.*' --group billing",
 )
 BATCH_MESSAGES = 500
@@ -78,11 +83,20 @@ class Ends:
 class Reader:
     """One run of the command: reads, prints, and in a group commits."""
 
-    def __init__(self, consumer: "Consumer", render: Renderer, ends: Ends | None, committing: bool) -> None:
+    def __init__(
+        self,
+        consumer: "Consumer",
+        render: Renderer,
+        ends: Ends | None,
+        committing: bool,
+        keeps: "Callable[[Message], bool] | None" = None,
+    ) -> None:
+        """`keeps`: whether a message is printed; by default all are."""
         self.consumer = consumer
         self.render = render
         self.ends = ends
         self.committing = committing
+        self.keeps = keeps
 
     def run(self, stop: Stop, count: int | None) -> None:
         printed = 0
@@ -114,7 +128,8 @@ class Reader:
             if error is not None:
                 self.meet_error(error, partition)
                 continue
-            texts.append(self.render(message))
+            if self.keeps is None or self.keeps(message):
+                texts.append(self.render(message))
             offset = message.offset() or 0
             positions[partition] = offset + 1
             if self.ends is not None:
@@ -182,6 +197,13 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Read as a member of this group and commit its offsets.")
     ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", "-t", metavar="TAG", help="Only messages with this tag; repeatable, see --match."),
+    ] = None,
+    match: Annotated[
+        str, typer.Option("--match", help=f"With --tag: messages with {', '.join(MATCHES)} of the tags.")
+    ] = "any",
     isolation: Annotated[
         Isolation, typer.Option("--isolation", help="Which messages of transactions to print.")
     ] = Isolation.UNCOMMITTED,
@@ -196,7 +218,8 @@ def consume(
       %K key bytes  %S value bytes  %T timestamp (epoch ms)
 
     A time is ISO 8601, epoch milliseconds, or a duration before now such as -2h. In a group, --from applies only to
-    partitions without a committed offset; `headrace group seek` changes a group's offsets.
+    partitions without a committed offset; `headrace group seek` changes a group's offsets. With --tag, a topic that has
+    headrace.tags.enable is filtered by the broker, through a view; any other is filtered here.
     """
     place = parse_place(start, now_ms())
     if group is not None and (partition is not None or place.kind not in ("start", "end")):
@@ -208,6 +231,11 @@ def consume(
     admin = open_admin(broker)
     names = matching_topics(admin, topics)
     describe_topics(admin, names)
+    if tag:
+        keeps, topics = filtered(broker, topics, tag, match)
+        names = topics
+    else:
+        keeps = None
     settings = {
         "group.id": group or "headrace-cli",
         "enable.auto.commit": False,
@@ -226,9 +254,25 @@ def consume(
                 ends = assign(admin, consumer, place, partitions_of(admin, names, partition), isolation)
             else:
                 ends = subscribe(consumer, topics)
-            Reader(consumer, render, ends if until_end else None, group is not None).run(stop, count)
+            Reader(consumer, render, ends if until_end else None, group is not None, keeps).run(stop, count)
         finally:
             consumer.close()
+
+
+def filtered(
+    broker: str, topics: list[str], tags: list[str], match: str
+) -> "tuple[Callable[[Message], bool] | None, list[str]]":
+    """What to read for these tags: the topics' views, where the broker filters. Otherwise also which messages match."""
+    from headrace.sdk.tag_view import shared_view, tags_of
+
+    if any(topic.startswith("^") for topic in topics):
+        raise typer.BadParameter("--tag needs topics by name: a pattern matches views as well")
+    filter_ = parse_filter(tags, match)
+    found = {topic: shared_view(client_settings(broker), topic, filter_) for topic in dict.fromkeys(topics)}
+    places = [view or topic for topic, view in found.items()]
+    if all(found.values()):
+        return None, places
+    return lambda message: filter_.accepts(tags_of(message.headers())), places
 
 
 def assign(

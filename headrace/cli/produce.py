@@ -23,6 +23,7 @@ from headrace.cli.screen import plural, print_json, remark
 from headrace.cli.stopping import Stop, stop_on_signals
 from headrace.cli.topics import topic_names
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import TAG_HEADER
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -99,6 +100,9 @@ def produce(
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every message; repeatable."),
     ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Tag of every message; repeatable.")
+    ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition, regardless of the key.")
     ] = None,
@@ -128,8 +132,8 @@ def produce(
         empty_is_null=tombstones,
     )
     target: dict[str, Any] = {"topic": topic}
-    if header:
-        target["headers"] = list(header_pairs(header))
+    if header or tag:
+        target["headers"] = [*header_pairs(header or []), *((TAG_HEADER, name.encode()) for name in tag or [])]
     if partition is not None:
         target["partition"] = partition
     if timestamp is not None:

@@ -22,7 +22,9 @@ from headrace.cli.options import (
 )
 from headrace.cli.screen import plural, print_facts, print_json, print_table, remark
 from headrace.cli.topics import describe_topics, end_offsets, offsets_at, partitions_of, start_offsets
+from headrace.cli.view import views
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import VIEW_OF
 
 if TYPE_CHECKING:
     from headrace.cli.admin_nouns import AdminClient, ConfigEntry
@@ -247,6 +249,9 @@ def delete(
     admin = open_admin(broker)
     names = list(dict.fromkeys(topics))
     describe_topics(admin, names)
+    for view, settings in views(admin).items():
+        if settings[VIEW_OF] in names and view not in names:
+            raise Failure(f"cannot delete topic {settings[VIEW_OF]}: {view} is a view of it, delete that first")
     if not yes:
         typer.confirm(f"Delete {', '.join(names)} and all messages?", abort=True, err=True)
     for name, answer in admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_S).items():

@@ -222,7 +222,7 @@ def _changed_topics(image: ClusterImage, findings: _Findings) -> list[TopicImage
         states |= findings.partitions.pop(stored.id, {})
         if len(states) >= stored.partitions:  # else it is being deleted, and the watch will fire
             partitions = tuple(states[index] for index in sorted(states))
-            topics.append(TopicImage(name, stored.id, partitions, stored.settings, found.version))
+            topics.append(TopicImage(name, stored.id, partitions, stored.settings, found.version, stored.base))
     for topic_id, states in findings.partitions.items():
         known = image.topics_by_id.get(topic_id)
         if known is not None:

@@ -14,7 +14,11 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 
 def known_partition(image: ClusterImage, topic: str, index: int) -> PartitionImage:
-    partition = image.partition(topic, index)
+    partition, known = image.partition(topic, index), image.topics.get(topic)
+    if known is not None and known.is_view:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"topic {topic!r} is a view and has no partitions of its own: name its base"
+        )
     if partition is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}")
     return partition

@@ -75,7 +75,7 @@ def _alter_topic(
     before = {} if replace_all else topic.settings
     defaults = topic_config.effective({}, {})
     settings = _altered(before, changes, topic_config.BY_NAME, topic_config.problem, defaults)
-    check_together(settings, image, file)
+    check_together(settings, image, file, topic)
     altered = replace(topic, settings=settings, version=topic.version + 1)
 
     def delta(image: ClusterImage) -> ClusterImage:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from headrace.cluster import placement, znodes
+from headrace.cluster import placement, views, znodes
 from headrace.cluster.change import Change, create_partition, in_multis
 from headrace.cluster.election import first_state
 from headrace.cluster.reassignment import original
@@ -56,6 +56,8 @@ def create_topic(
         raise KafkaError(ErrorCode.invalid_request, f"no client may make {KRAFT_TOPIC}: the name is Kafka's own")
     if new.name in image.topics:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {new.name!r} already exists")
+    if views.makes_view(new.settings):
+        return views.create_view(image, new.name, _checked_settings(new.settings), _layout(new), topic_id)
     plan = _plan(image, new, defaults)
     settings = with_min_isr(_checked_settings(new.settings), len(plan[0]), image, defaults)
     check_together(settings, image, defaults.file)
@@ -93,11 +95,19 @@ def _checked_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
     return checked
 
 
-def check_together(settings: Mapping[str, str], image: ClusterImage, file: BrokerFile) -> None:
-    """`file` is that of the controller, whose own settings decide, as in Kafka."""
+def check_together(
+    settings: Mapping[str, str], image: ClusterImage, file: BrokerFile, topic: TopicImage | None = None
+) -> None:
+    """`file` is that of the controller, whose own settings decide, as in Kafka. `topic` is None while it is created."""
+    if topic is not None:
+        views.check_altered(image, topic, settings)
     wrong = topic_config.contradiction(settings, file.in_force(image))
     if wrong is not None:
         raise KafkaError(ErrorCode.invalid_config, wrong)
+
+
+def _layout(new: NewTopic) -> views.Layout:
+    return views.Layout(new.partitions, new.replication_factor, bool(new.assignments))
 
 
 def _plan(image: ClusterImage, new: NewTopic, defaults: TopicDefaults) -> placement.Plan:
@@ -132,6 +142,11 @@ def add_partitions(
     """`assignments` are the replicas of the new partitions, in order."""
     topic = known_topic(image, name)
     have = len(topic.partitions)
+    if topic.is_view:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"topic {name!r} is a view: add partitions to its base, and it has them too",
+        )
     if topic.internal:
         raise KafkaError(
             ErrorCode.invalid_topic_exception,
@@ -170,7 +185,7 @@ def add_partitions(
 
 def write_topic(topic: TopicImage) -> Operation:
     """`topic.version` is the version that the write is to produce."""
-    stored = znodes.StoredTopic(topic.id, len(topic.partitions), topic.settings)
+    stored = znodes.StoredTopic(topic.id, len(topic.partitions), topic.settings, topic.base)
     return Set(znodes.topic_path(topic.name), znodes.encode_topic(stored), topic.version - 1)
 
 
@@ -181,9 +196,11 @@ def delete_topic(image: ClusterImage, name: str) -> Change[TopicImage]:
             ErrorCode.invalid_topic_exception,
             f"topic {name!r} holds what headrace knows of all groups or transactions and cannot be deleted",
         )
+    views.check_unviewed(image, topic)
     gone: Operation = Delete(znodes.topic_path(name), topic.version)
     states: list[Operation] = [Delete(znodes.partition_path(topic.id, at)) for at in range(len(topic.partitions))]
-    states.append(Delete(znodes.partitions_path(topic.id)))
+    if not topic.is_view:
+        states.append(Delete(znodes.partitions_path(topic.id)))
     fits = sum(map(size_of, states)) < MAX_BYTES // 2
     step = [gone, *states] if fits else [gone]
 

@@ -135,4 +135,4 @@ async def _read_topic(store: Store, name: str) -> TopicImage:
         path = znodes.partition_path(topic.id, index)
         data, stat = await store.get(path)
         partitions.append(znodes.image_of(index, znodes.decode_partition(path, data), stat.version))
-    return TopicImage(name, topic.id, tuple(partitions), topic.settings, topic_stat.version)
+    return TopicImage(name, topic.id, tuple(partitions), topic.settings, topic_stat.version, topic.base)

@@ -8,7 +8,7 @@
     /brokers/epochs/N           its version is the broker's epoch: it rises with every start of broker N
                                 content: the epoch since which all its stops were clean, its disk, and the epoch
                                 since which it has that disk
-    /topics/NAME                a topic: id, settings, partition count
+    /topics/NAME                a topic: id, settings, partition count; a view also names its base, by id
     /partitions/ID              the folder of one topic's partition states, by topic id
     /partitions/ID/P            one partition: replicas, leader, leader epoch, in-sync replicas, who else may lead
     /config/brokers/N           settings changed at run time, of broker N, or of all (`default`)
@@ -51,6 +51,7 @@ PRODUCER_IDS = "/producer_ids"
 FOLDERS = ("/cluster", "/brokers", BROKERS, BROKER_EPOCHS, TOPICS, PARTITIONS, "/config", BROKER_SETTINGS)
 
 _ALL_BROKERS = "default"
+_VIEW = 2  # the version of the node of a view
 
 
 class UnreadableNode(Failure):
@@ -61,13 +62,13 @@ def _encode(fields: dict[str, Any]) -> bytes:
     return json.encode({"version": 1, **fields})
 
 
-def _decode(path: str, data: bytes) -> dict[str, Any]:
+def _decode(path: str, data: bytes, newest: int = 1) -> dict[str, Any]:
     try:
         fields: dict[str, Any] = json.decode(data)
         version = fields["version"]
     except (DecodeError, ValueError, KeyError, TypeError):
         raise UnreadableNode(f"the metadata at {path} is garbled: {data[:80]!r}") from None
-    if version != 1:
+    if not 1 <= version <= newest:
         raise UnreadableNode(f"the metadata at {path} has version {version}: a later headrace wrote it, start that one")
     return fields
 
@@ -173,6 +174,7 @@ class StoredTopic(Struct, frozen=True):
     id: uuid.UUID
     partitions: int
     settings: Mapping[str, str]
+    base: uuid.UUID | None = None  # of a view
 
 
 def topic_path(name: str) -> str:
@@ -180,12 +182,15 @@ def topic_path(name: str) -> str:
 
 
 def encode_topic(topic: StoredTopic) -> bytes:
-    return _encode({"id": topic.id.hex, "partitions": topic.partitions, "settings": dict(topic.settings)})
+    """A view has a version of its own, which an earlier headrace refuses: it would take it for a topic."""
+    fields = {"id": topic.id.hex, "partitions": topic.partitions, "settings": dict(topic.settings)}
+    return _encode(fields if topic.base is None else {**fields, "version": _VIEW, "base": topic.base.hex})
 
 
 def decode_topic(name: str, data: bytes) -> StoredTopic:
-    fields = _decode(topic_path(name), data)
-    return StoredTopic(uuid.UUID(fields["id"]), fields["partitions"], fields["settings"])
+    fields = _decode(topic_path(name), data, _VIEW)
+    base = uuid.UUID(fields["base"]) if fields["version"] == _VIEW else None
+    return StoredTopic(uuid.UUID(fields["id"]), fields["partitions"], fields["settings"], base)
 
 
 # --- partitions -----------------------------------------------------------------------------------------------------

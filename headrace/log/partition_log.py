@@ -35,6 +35,7 @@ from headrace.log.rolling import Rolling
 from headrace.log.sealed import Gap
 from headrace.log.segment import Segment, Shelf
 from headrace.log.swapping import Swap, Swapping
+from headrace.log.tag_index import TagIndexes
 from headrace.log.tail import LogTail, TailView
 from headrace.log.trimming import Trimming
 from headrace.log.truncation import Truncation
@@ -123,6 +124,10 @@ class PartitionLog(TailView):
     def dedup(self) -> Dedup | None:
         """On a topic that asks for it."""
         return self._states.seen_ids.dedup
+
+    @property
+    def tag_indexes(self) -> TagIndexes:
+        return self._states.tag_indexes
 
     @property
     def duplicates_dropped(self) -> int:

@@ -79,8 +79,10 @@ class Slice:
             return None
 
     def load(self) -> Buffer:
-        """The bytes, from the disk in any case; blocks. Empty if retention took the segment away meanwhile: the next
-        read will say so."""
+        """The bytes, from the disk unless they are kept; blocks. Empty if retention took the segment away meanwhile:
+        the next read will say so."""
+        if self._kept is not None:
+            return self._kept
         try:
             if self._segment is None and self._bounds is not None:
                 found = find(self._segments, self._bounds, wait=True)

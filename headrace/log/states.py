@@ -12,6 +12,7 @@ from headrace.log.opening import Scan
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_state import ProducerLimits
 from headrace.log.sealed import SealedSegments
+from headrace.log.tag_index import TagIndexes
 from headrace.log.thinned import Thinned
 
 MORE: list[Callable[[], DerivedState]] = []
@@ -21,7 +22,7 @@ MORE: list[Callable[[], DerivedState]] = []
 class LogStates:
     """The states of one log. `walk` has all of them, in the order in which they are told and loaded."""
 
-    __slots__ = ("aborted_txns", "epochs", "sealed", "seen_ids", "snapshots", "thinned", "walk")
+    __slots__ = ("aborted_txns", "epochs", "sealed", "seen_ids", "snapshots", "tag_indexes", "thinned", "walk")
 
     def __init__(self, producers: ProducerLimits = ProducerLimits()) -> None:
         self.epochs = LeaderEpochs()
@@ -30,6 +31,7 @@ class LogStates:
         self.snapshots = ProducerSnapshots(producers)
         self.aborted_txns = AbortedTxns(self.snapshots.states)
         self.seen_ids = SeenIds(self.snapshots.states)
+        self.tag_indexes = TagIndexes()
         self.walk: tuple[DerivedState, ...] = (
             self.epochs,
             self.thinned,
@@ -37,6 +39,7 @@ class LogStates:
             self.aborted_txns,  # before the producers: a marker is compared with what is open
             self.snapshots,
             self.seen_ids,
+            self.tag_indexes,
             *(make() for make in MORE),
         )
 

@@ -19,7 +19,7 @@ logs pay nothing. Replicas get the bytes as they are stored.
 from __future__ import annotations
 
 from headrace.wire import records as wire_records
-from headrace.wire.batches import BatchHeader, Buffer, walk
+from headrace.wire.batches import BatchHeader, Buffer, read_header, walk
 from headrace.wire.end_markers import skip_marker
 from headrace.wire.errors import Malformed, TooMuch
 
@@ -60,6 +60,27 @@ def visible(stored: Buffer, offset: int, *, at_end: bool, limit_bytes: int | Non
         shortened = last._replace(last_offset_delta=reached - 1 - last.base_offset)
         shown[at:] = wire_records.fill_in_header(shown[at:], shortened)
     return shown + _marker(reached, newest)
+
+
+def closed(batches: bytearray, last: int, offset: int, below: int, epoch: int) -> bytearray:
+    """These batches, the last of which begins at byte `last`, with a marker that takes their reader at `offset` to
+    `below`: nothing else before it is for him. Without any batch, the marker alone, with this leader epoch."""
+    if below <= offset:
+        return batches
+    reached, latest_ms = offset, -1
+    if batches:
+        header = read_header(batches, last)
+        try:
+            reached, latest_ms = wire_records.last_record_offset(batches, last) + 1, header.max_timestamp
+        except Malformed:
+            return batches  # a batch that nobody can open is given as it is
+        if reached >= below:
+            return batches
+        if reached < header.next_offset:
+            shortened = header._replace(last_offset_delta=reached - 1 - header.base_offset)
+            batches[last:] = wire_records.fill_in_header(batches[last:], shortened)
+    first = max(reached, below - 1 - _LARGEST_DELTA)
+    return batches + skip_marker(first, below - 1, epoch, latest_ms)
 
 
 def _marker(offset: int, newest: BatchHeader) -> bytearray:

@@ -59,10 +59,16 @@ class TopicImage(Struct, frozen=True):
     partitions: tuple[PartitionImage, ...]
     settings: Mapping[str, str]  # only what was set on the topic; see model.topic_config for defaults
     version: int = 0  # of the stored topic: settings and partition count raise it
+    base: uuid.UUID | None = None  # of a view: the id of the topic whose records it shows
 
     @property
     def internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def is_view(self) -> bool:
+        """A view has no partitions of its own; `ClusterImage.partitions_of` looks through it."""
+        return self.base is not None
 
 
 class ClusterImage(Struct, frozen=True):
@@ -89,6 +95,18 @@ class ClusterImage(Struct, frozen=True):
         if found is None or not 0 <= index < len(found.partitions):
             return None
         return found.partitions[index]
+
+    def base_of(self, topic: TopicImage) -> TopicImage | None:
+        """The topic that has the records: of a view its base, of any other topic itself."""
+        return topic if topic.base is None else self.topics_by_id.get(topic.base)
+
+    def partitions_of(self, topic: TopicImage) -> tuple[PartitionImage, ...]:
+        """The partitions as clients see them: those of a view are its base's."""
+        base = self.base_of(topic)
+        return () if base is None else base.partitions
+
+    def views_of(self, topic: TopicImage) -> list[TopicImage]:
+        return [view for view in self.topics.values() if view.base == topic.id]
 
     def with_topics(self, changed: Iterable[TopicImage]) -> ClusterImage:
         """With these topics added, or replacing those of the same name."""

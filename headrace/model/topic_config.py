@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from headrace.model.settings import ABSENT, LONG_MAX, Setting, SettingType, problem_with
+from headrace.model.tag_filter import MATCHES
 
 _S = Setting
 _T = SettingType
@@ -53,6 +54,14 @@ SETTINGS: tuple[Setting, ...] = (
     _S("headrace.replica.lag.max.messages", _T.LONG, -1,
        "a replica that is further behind its leader leaves the ISR immediately; -1: only the time counts",
        low=-1, broker_name="headrace.replica.lag.max.messages"),
+    _S("headrace.tags.enable", _T.BOOLEAN, False,
+       "records may have tags (headrace.tag), and the topic may have views that keep some of them"),
+    _S("headrace.view.match", _T.STRING, "any",
+       "which records a view keeps: those with any, all or none of headrace.view.tags; fixed when it is created",
+       choices=MATCHES),
+    _S("headrace.view.of", _T.STRING, "",
+       "makes the topic a read-only view of this one, which has headrace.tags.enable; fixed when it is created"),
+    _S("headrace.view.tags", _T.LIST, (), "the tags that a view goes by; fixed when it is created"),
     _S("index.interval.bytes", _T.INT, 4096, "log bytes between two index entries", low=0,
        broker_name="log.index.interval.bytes"),
     _S("leader.replication.throttled.replicas", _T.LIST, (),
@@ -104,8 +113,7 @@ _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}  # as
 
 ELSEWHERE: Mapping[str, str] = {
     "headrace.delay.": ABSENT.format("delayed messages"),
-    "headrace.tags.": ABSENT.format("tags"),
-    "headrace.view.": ABSENT.format("tag views"),
+    "headrace.view.pending": ABSENT.format("views of pending records"),
     "headrace.ttl.": ABSENT.format("expiry with a dead letter topic"),
     "headrace.partitions.active": ABSENT.format("topics that lose partitions"),
     "remote.": ABSENT.format("tiered storage"),
@@ -146,6 +154,7 @@ class TopicConfig(Struct, frozen=True):
     segment_bytes: int = 1 << 30
     segment_index_bytes: int = 10 << 20
     segment_ms: int = 7 * DAY_MS
+    tags: bool = False
 
     @property
     def batches_stay_closed(self) -> bool:
@@ -190,6 +199,7 @@ CLOSED_FIELDS = frozenset(
         "segment_bytes",
         "segment_index_bytes",
         "segment_ms",
+        "tags",  # looked for when a view is read
         "timestamp_after_max_ms",  # these two are checked by a batch's header where it is compressed
         "timestamp_before_max_ms",
     }
@@ -247,6 +257,7 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
         segment_bytes=v["segment.bytes"],
         segment_index_bytes=v["segment.index.bytes"],
         segment_ms=v["segment.ms"],
+        tags=v["headrace.tags.enable"],
     )
 
 

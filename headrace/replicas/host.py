@@ -179,11 +179,34 @@ class ReplicaHost:
             topic = self._image.topics_by_id.get(uuid.UUID(bytes=topic_id))
             raise self._absent(topic.name if topic is not None else "", index) from None
 
+    def view(self, topic: str | uuid.UUID) -> TopicImage | None:
+        """The view of this name or id; None of anything else."""
+        image = self._image
+        found = image.topics_by_id.get(topic) if isinstance(topic, uuid.UUID) else image.topics.get(topic)
+        return found if found is not None and found.is_view else None
+
+    def find_readable(self, topic: str, index: int) -> Partition:
+        """The partition whose records a consumer of this topic reads: of a view, its base's."""
+        view = self.view(topic)
+        return self.find(topic, index) if view is None else self.find_base(view, index)
+
+    def find_base(self, view: TopicImage, index: int) -> Partition:
+        base = self._image.base_of(view)
+        if base is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return self.find(base.name, index)
+
+    def refuse_view(self, topic: str, why: str) -> None:
+        if self.view(topic) is not None:
+            raise KafkaError(ErrorCode.invalid_request, f"topic {topic!r} is a view: {why}")
+
     def _absent(self, topic: str, index: int) -> KafkaError:
         """A partition that exists on other brokers is NOT_LEADER_OR_FOLLOWER, so that clients look for its leader."""
         failure = self._failed.get(TopicPartition(topic, index))
         if failure is not None:
             return KafkaError(ErrorCode.kafka_storage_error, f"{topic}-{index} could not be opened: {failure}")
+        if self.view(topic) is not None:
+            raise KafkaError(ErrorCode.invalid_topic_exception, f"topic {topic!r} is a view: write to its base")
         wanted = self._image.partition(topic, index)
         if wanted is None:
             return KafkaError(ErrorCode.unknown_topic_or_partition)

@@ -41,6 +41,8 @@ class AsyncConsumer:
         auto_ack: bool = True,
         rate_limit: float | None = None,
         in_flight_limit: int | None = None,
+        tags: Sequence[str] = (),
+        match: str = "any",
         clock: Clock | None = None,
         **overrides: Any,
     ) -> None:
@@ -54,6 +56,8 @@ class AsyncConsumer:
             auto_ack=auto_ack,
             rate_limit=rate_limit,
             in_flight_limit=in_flight_limit,
+            tags=tags,
+            match=match,
             clock=clock,
             **overrides,
         )

@@ -20,6 +20,7 @@ from typing import Any, Self
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from headrace.model.tag_filter import TagFilter
 from headrace.sdk.codecs import Codec, CodecName, codec_of
 from headrace.sdk.delivery import Delivery
 from headrace.sdk.errors import BadSetting, SdkError, TransactionAborted, WrongMoment, cause_of, explained
@@ -33,6 +34,10 @@ from headrace.sdk.settings import consumer_settings
 from headrace.sdk.topic_facts import partition_count
 from headrace.world.clock import Clock, SystemClock
 
+_OF_CONSUMERS = (  # settings that an admin client does not know
+    "group.", "auto.", "enable.", "fetch.", "isolation.", "partition.", "queued.", "session.", "heartbeat.", "max.poll",
+    "max.partition", "check.",
+)  # fmt: skip
 LOG = logging.getLogger("headrace.sdk")
 
 ANSWER_TIMEOUT_S = 10.0
@@ -90,6 +95,10 @@ class Consumer:
     by polling again; without it the program calls `ack`, from any thread and in any order. `rate_limit` is in messages
     per second; `in_flight_limit` is the most messages handed out and not yet acknowledged. `profile`, `codec` and
     further settings are as for Producer.
+
+    With `tags`, it reads only messages with any of these tags, or with all or none of them (`match`). On a headrace
+    topic with headrace.tags.enable the broker filters: then the consumer reads, and commits offsets of, the view that
+    consumers with equal filters share, and `Message.topic` is that view. Elsewhere the client filters.
     """
 
     def __init__(
@@ -104,6 +113,8 @@ class Consumer:
         auto_ack: bool = True,
         rate_limit: float | None = None,
         in_flight_limit: int | None = None,
+        tags: Sequence[str] = (),
+        match: str = "any",
         clock: Clock | None = None,
         **overrides: Any,
     ) -> None:
@@ -111,6 +122,8 @@ class Consumer:
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         if not self._topics:
             raise BadSetting("topics is empty: give a consumer at least one topic")
+        self._filter = _filter_of(tags, match, self._topics)
+        self._filters_here = False  # some broker or topic cannot do it
         self._group = group
         self._delivery = delivery
         self._settings = consumer_settings(bootstrap, group, delivery, profile, overrides)
@@ -141,12 +154,23 @@ class Consumer:
                 for topic in self._topics:
                     if not topic.startswith("^"):
                         partition_count(client, self._bootstrap, topic, ANSWER_TIMEOUT_S)
-                client.subscribe(self._topics, on_revoke=self._revoked, on_lost=self._lost)
+                client.subscribe(self._read_from(), on_revoke=self._revoked, on_lost=self._lost)
             except SdkError:
                 client.close()
                 raise
             self._client = client
         return self._client
+
+    def _read_from(self) -> list[str]:
+        """The topics, or the views of them by which the broker filters."""
+        if self._filter is None:
+            return self._topics
+        from headrace.sdk.tag_view import shared_view  # loads the admin client
+
+        names = {key: self._settings[key] for key in self._settings if not key.startswith(_OF_CONSUMERS)}
+        views = [shared_view(names, topic, self._filter) for topic in self._topics]
+        self._filters_here = None in views
+        return [view or topic for view, topic in zip(views, self._topics, strict=True)]
 
     def close(self) -> None:
         """Commit what was acknowledged and leave the group. Messages without an acknowledgement will be redelivered."""
@@ -302,6 +326,8 @@ class Consumer:
         if self._revoked_now:
             # Dequeued before their partition was revoked, by a call that did not wait, so it cannot be reassigned yet.
             messages = [each for each in messages if (each.topic, each.partition) not in self._revoked_now]
+        if self._filters_here and self._filter is not None:
+            messages = self._ledger.pass_over(messages, self._filter)
         if self._delivery == "at-most-once" and messages:
             messages = self._committed_first(client, messages)
         self._ledger.fetched(messages)
@@ -368,6 +394,17 @@ class Consumer:
 
     def _doing(self, what: str) -> str:
         return f"{what} {', '.join(self._topics)} in group {self._group}"
+
+
+def _filter_of(tags: Sequence[str], match: str, topics: Sequence[str]) -> TagFilter | None:
+    if not tags and match == "any":
+        return None
+    if any(topic.startswith("^") for topic in topics):
+        raise BadSetting("tags need topics by name: a pattern matches views as well")
+    try:
+        return TagFilter((tags,) if isinstance(tags, str) else tuple(dict.fromkeys(tags)), match)
+    except ValueError as error:
+        raise BadSetting(f"tags: {error}") from None
 
 
 def _positions(offsets: Mapping[Partition, int]) -> list[TopicPartition]:

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from threading import Lock
 
+from headrace.model.tag_filter import TagFilter
 from headrace.sdk.errors import BadSetting
 from headrace.sdk.message import Message
 from headrace.sdk.pace import Pace
+from headrace.sdk.tag_view import tags_of
 
 Partition = tuple[str, int]  # topic and partition
 
@@ -98,6 +100,21 @@ class Ledger:
             for message in messages:
                 held = self._held.get((message.topic, message.partition))
                 (self._fetched if held is None else held).append(message)
+
+    def pass_over(self, messages: Iterable[Message], filter_: TagFilter) -> list[Message]:
+        """Those with matching tags. Of the others, those that no message waits before count as progress."""
+        kept = []
+        with self._lock:
+            waiting = {(each.topic, each.partition) for each in self._fetched} | self._held.keys()
+            for message in messages:
+                place = (message.topic, message.partition)
+                if filter_.accepts(tags_of(message.headers)):
+                    kept.append(message)
+                    waiting.add(place)
+                elif place not in waiting:
+                    line = self._lines.setdefault(place, _PartitionLedger(message.offset))
+                    line.position = message.offset + 1
+        return kept
 
     def take(self, wanted: int, now_s: float) -> list[Message]:
         """Hand out up to `wanted` messages, within the limits."""

@@ -24,6 +24,7 @@ from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
 from headrace.api.table import Rooms, build_table
+from headrace.api.view_fetch import Views
 from headrace.cluster.controller import Controller
 from headrace.cluster.embedded import EmbeddedStore
 from headrace.cluster.isr_writes import IsrWrites
@@ -336,6 +337,7 @@ class Broker:
         self._lag = LoopLag(clock)
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
         self._seen = RequestsSeen()
+        self._views = Views(world.scans, clock)
         rooms = Rooms(
             config=config,
             world=world,
@@ -353,6 +355,7 @@ class Broker:
             topic_maker=forwarding,
             coordinator_desk=desk,
             reply_budgets=self.reply_budgets,
+            views=self._views,
         )
         self._table = forwarding.over(build_table(rooms))
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
@@ -388,6 +391,7 @@ class Broker:
         from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
         from headrace.server.replica_metrics import replica_metrics
         from headrace.server.transaction_metrics import transaction_metrics
+        from headrace.server.view_metrics import view_metrics
 
         names = {key: api.name for key, api in self._table.items()}
 
@@ -397,6 +401,7 @@ class Broker:
             yield from replica_metrics(self._host, self._scrub)
             yield from group_metrics(self._groups, self._host, self._world.clock)
             yield from transaction_metrics(self._transactions, self._host, self._world.clock)
+            yield from view_metrics(self._views, self._view.image)
 
         server = MetricsServer(gather)
         self.metrics_port = server.open(host, port)

@@ -27,7 +27,7 @@ from headrace.world.clock import AdvanceableClock
 from headrace.world.disk import RealDisk
 from headrace.world.entropy import SystemEntropy
 from headrace.world.net import RealNet
-from headrace.world.threads import computing_thread
+from headrace.world.threads import computing_thread, scanning_thread
 from headrace.world.world import World
 
 T = TypeVar("T")
@@ -66,9 +66,9 @@ class _BrokerRun:
 
     async def _live(self) -> None:
         self.clock.advance(self._shift_s)
-        disk, computing = RealDisk(), computing_thread()
+        disk, computing, scanning = RealDisk(), computing_thread(), scanning_thread()
         try:
-            world = World(self.clock, disk, RealNet(), SystemEntropy(), computing)
+            world = World(self.clock, disk, RealNet(), SystemEntropy(), computing, scanning)
             broker = Broker(world, self._config, self._data, (HOST, self._port))
             await broker.start()
             self.ready.set_result(broker.address[1])
@@ -83,6 +83,7 @@ class _BrokerRun:
         finally:
             disk.close()
             computing.close()
+            scanning.close()
 
     async def push(self, seconds: float) -> None:
         self.clock.advance(seconds)

@@ -54,3 +54,8 @@ class Threads:
 
 def computing_thread() -> Threads:
     return Threads(1, "headrace-computing")
+
+
+def scanning_thread() -> Threads:
+    """For views, which read and open what they search: others that compute do not wait for them."""
+    return Threads(1, "headrace-scanning")

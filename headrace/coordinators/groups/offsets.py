@@ -169,7 +169,7 @@ class GroupOffsets:
         image = self._topics.image()
         longest_ms = self._settings.offsets_retention_ms
         for name in names:
-            topic = image.topics[name]
+            topic = image.base_of(image.topics[name]) or image.topics[name]
             for broker in {broker for partition in topic.partitions for broker in partition.replicas}:
                 config = topic_config(topic.settings, self._settings.file.in_force(image, broker))
                 if not config.deleted or config.retention_ms < 0:

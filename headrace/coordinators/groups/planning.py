@@ -54,13 +54,14 @@ class Planning:
 
     def make_plan(self, draft: Draft, now_ms: int) -> None:
         """Computes the target assignment for the group's epoch if there is none yet; only changed parts are written."""
-        group, topics = draft.group, self._topics.image().topics
+        group, image = draft.group, self._topics.image()
+        topics = image.topics
         if group.epoch <= group.plan_epoch:
             return
         counts: dict[uuid.UUID, int] = {}
         for name in group.subscriptions():
             if name in topics:
-                counts[topics[name].id] = len(topics[name].partitions)
+                counts[topics[name].id] = len(image.partitions_of(topics[name]))
         wishes = {
             member_id: Wish(
                 frozenset(topics[name].id for name in group.topics_of(member) if name in topics),
@@ -100,9 +101,10 @@ class Planning:
 
     def _hash(self, group: ConsumerGroup) -> int:
         """A hash of the group's topics as they are now; if it changes, a new target assignment is needed."""
-        topics = self._topics.image().topics
+        image = self._topics.image()
+        topics = image.topics
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(group.subscriptions()):
             if name in topics:
-                digest.update(topics[name].id.bytes + len(topics[name].partitions).to_bytes(4))
+                digest.update(topics[name].id.bytes + len(image.partitions_of(topics[name])).to_bytes(4))
         return int.from_bytes(digest.digest(), signed=True)

@@ -101,4 +101,4 @@ def pieces_of(
 
 def live_range(part: OffsetRange, logs: BrokerLogs) -> LiveRange:
     known = logs.known_leader(part.place)
-    return LiveRange(part.place, part.start, part.end, known.leader, known.topic_id)
+    return LiveRange(part.place, part.start, part.end, known.leader, known.topic_id, logs.view_of(part.place.topic))

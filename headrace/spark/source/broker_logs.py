@@ -16,7 +16,9 @@ from types import TracebackType
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.client.metadata import MOVED, Cluster, Topic
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import TagFilter
 from headrace.model.topic_partition import TopicPartition
+from headrace.spark.source.broker_views import View, shared_view
 from headrace.spark.source.options import SourceOptions, Subscription
 from headrace.spark.source.positions import EARLIEST_OFFSET, LATEST_OFFSET, Offsets
 from headrace.wire.api_keys import ApiKey
@@ -43,6 +45,7 @@ class BrokerLogs:
             options.bootstrap, options.client_id, patience_s=options.patience_s, timeout_s=options.timeout_s
         )
         self._topics: dict[str, Topic] = {}
+        self._views: dict[str, View | None] = {}
 
     def __enter__(self) -> BrokerLogs:
         return self
@@ -97,6 +100,19 @@ class BrokerLogs:
         if topic is None:
             return KnownLeader(None, None)
         return KnownLeader(self._cluster.known_leader(*place), None if topic.id is None else str(topic.id))
+
+    def view_of(self, topic: str) -> View | None:
+        """Name and id of the view by which the broker filters the topic by the option tags; None: it does not."""
+        if not self._options.tags:
+            return None
+        if topic not in self._views:
+            try:
+                filter_ = TagFilter(tuple(tag.decode() for tag in self._options.tags), self._options.tags_match)
+            except ValueError:  # too many
+                self._views[topic] = None
+            else:
+                self._views[topic] = shared_view(self._cluster, topic, filter_)
+        return self._views[topic]
 
     # --- start and end offsets ----------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from headrace.world.clock import SystemClock
 
 _LAST_VERSION_WITH_NAMES = 12
 _MAX_WAIT_MS = 500
+_NO_VIEW = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, ErrorCode.invalid_topic_exception)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -42,6 +43,7 @@ class LiveRange:
     end: int
     leader: Address | None
     topic_id: str | None
+    view: tuple[str, str | None] | None = None  # name and id of a view by which the broker filters
 
 
 class Fetched(NamedTuple):
@@ -61,6 +63,7 @@ class RangeFetch:
         self._clock = clock
         self._leader = wanted.leader
         self._topic_id = None if wanted.topic_id is None else uuid.UUID(wanted.topic_id)
+        self._view = wanted.view
         self._position = wanted.start
         self._buffer = ReceiveBuffer()
         self._connection: BlockingConnection | None = None  # with a request in flight
@@ -113,16 +116,19 @@ class RangeFetch:
         connection = self._cluster.connection(self._leader)
         size = self._options.fetch_bytes
         part = Message(partition=self._wanted.place.partition, fetch_offset=self._position, partition_max_bytes=size)
-        topic = Message(topic=self._wanted.place.topic, topic_id=self._topic_id, partitions=[part])
+        name, topic_id = self._wanted.place.topic, self._topic_id
+        if self._view is not None:
+            name, topic_id = self._view[0], None if self._view[1] is None else uuid.UUID(self._view[1])
+        topic = Message(topic=name, topic_id=topic_id, partitions=[part])
         body = Message(
-            max_wait_ms=_MAX_WAIT_MS,
+            max_wait_ms=_MAX_WAIT_MS if self._view is None else 0,  # a view answers how far it looked, found or not
             min_bytes=1,
             max_bytes=size,
             isolation_level=int(self._options.read_committed),
             topics=[topic],
         )
         version = connection.version_of(ApiKey.FETCH)
-        if self._topic_id is None:
+        if topic_id is None:
             version = min(version, _LAST_VERSION_WITH_NAMES)
         connection.send(ApiKey.FETCH, body, version=version)
         self._connection = connection
@@ -184,7 +190,9 @@ class RangeFetch:
 
     def _refused(self, code: ErrorCode) -> None:
         place = self._wanted.place
-        if code == ErrorCode.offset_out_of_range:
+        if self._view is not None and code in _NO_VIEW:
+            self._view = None  # it was deleted: the rows are filtered here anyway
+        elif code == ErrorCode.offset_out_of_range:
             self._out_of_range()
         elif code in MOVED:
             self._lost_leader()

@@ -16,6 +16,7 @@ from typing import Literal
 
 from headrace.client.metadata import parse_address
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import MATCHES
 from headrace.model.topic_partition import TopicPartition
 from headrace.spark import option_values as values
 from headrace.spark.source.partition_values import partition_lists, partition_numbers
@@ -36,9 +37,9 @@ _ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _ONLY_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OWN = (
     "kafka.bootstrap.servers", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, *_ONLY_STREAM, "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition", "group.id", "tags", "archive",
-    "kafka.group.id", "kafka.isolation.level", "kafka.check.crcs", "kafka.fetch.max.bytes", "kafka.client.id",
-    "kafka.max.partition.fetch.bytes", "kafka.default.api.timeout.ms", "kafka.request.timeout.ms",
+    "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition", "group.id", "tags", "tagsMatch",
+    "archive", "kafka.group.id", "kafka.isolation.level", "kafka.check.crcs", "kafka.fetch.max.bytes",
+    "kafka.client.id", "kafka.max.partition.fetch.bytes", "kafka.default.api.timeout.ms", "kafka.request.timeout.ms",
     "kafka.security.protocol",
 )  # fmt: skip
 # They tune the JVM consumer of Spark's connector; accepted and ignored, because migrated programs still set them.
@@ -84,6 +85,7 @@ class SourceOptions:
     client_id: str
     group_id: str | None
     tags: tuple[bytes, ...]
+    tags_match: str
     archive: str | None
 
 
@@ -128,8 +130,18 @@ def source_options(given: Mapping[str, str], kind: Kind) -> SourceOptions:
         client_id=text("kafka.client.id", "headrace-spark"),
         group_id=options.get("group.id", options.get("kafka.group.id")),
         tags=tuple(tag.encode() for tag in values.names("tags", options["tags"])) if "tags" in options else (),
+        tags_match=_tags_match(options),
         archive=options.get("archive"),
     )
+
+
+def _tags_match(options: Mapping[str, str]) -> str:
+    found = options.get("tagsMatch", MATCHES[0]).strip().lower()
+    if found not in MATCHES:
+        raise Failure(f"option tagsMatch is {options['tagsMatch']!r}: write {', '.join(MATCHES)}")
+    if "tagsMatch" in options and "tags" not in options:
+        raise Failure("option tagsMatch: it says how the option tags is meant; give that, too")
+    return found
 
 
 def _named(given: Mapping[str, str]) -> dict[str, str]:

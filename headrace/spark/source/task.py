@@ -16,7 +16,7 @@ from headrace.model.failure import Failure
 from headrace.spark.source.arrow_rows import ArrowRows
 from headrace.spark.source.fetching import LiveRange, RangeFetch
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.visible import visible_sections
+from headrace.spark.source.visible import by_tags, visible_sections
 from headrace.spark.worker_process import freeze_loaded_modules
 from headrace.wire.columns import Section, read_columns
 from headrace.wire.errors import Malformed
@@ -57,12 +57,15 @@ def read_task(options: SourceOptions, schema: StructType, task: InputPartition) 
 def read_range(options: SourceOptions, schema: StructType, wanted: LiveRange) -> Iterator[pa.RecordBatch]:
     """The rows of an offset range."""
     rows = ArrowRows(schema, wanted.place)
+    keeps, any_of = None, options.tags
+    if options.tags_match != "any":
+        keeps, any_of = by_tags(options.tags, options.tags_match), ()
     fetch = RangeFetch(options, wanted, _cluster(options), SystemClock())
     for first, records, found, aborted in fetch.responses():
         try:
-            sections = visible_sections(records, found, aborted, check_crcs=options.check_crcs)
+            sections = visible_sections(records, found, aborted, check_crcs=options.check_crcs, keeps=keeps)
             for portion in _portions(sections):
-                columns = read_columns(portion, rows.wanted, first, wanted.end, options.tags)
+                columns = read_columns(portion, rows.wanted, first, wanted.end, any_of)
                 if columns.rows:
                     yield rows.batch(columns)
         except Malformed as error:

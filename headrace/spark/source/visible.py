@@ -11,15 +11,17 @@ damage raises Malformed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.model.tag_filter import MATCHES, TAG_HEADER
 from headrace.wire import batches
-from headrace.wire.batches import HEADER_BYTES, MAGIC, BatchHeader
+from headrace.wire.batches import HEADER_BYTES, MAGIC, BatchHeader, Buffer
 from headrace.wire.columns import Section, section_of
 from headrace.wire.end_markers import read_marker
 from headrace.wire.errors import Malformed
 from headrace.wire.records import open_batch
+from headrace.wire.tags import filter_tagged
 
 
 class Aborted(NamedTuple):
@@ -42,8 +44,9 @@ def visible_sections(
     aborted: Sequence[Aborted] | None,
     *,
     check_crcs: bool,
+    keeps: Keeps | None = None,
 ) -> Iterator[Section]:
-    """The records of every visible batch; `aborted` is None with read_uncommitted."""
+    """The records of every visible batch; `aborted` is None with read_uncommitted. `keeps` leaves records out."""
     pending = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
     open_aborted: set[int] = set()
     for at, header in found:
@@ -59,4 +62,21 @@ def visible_sections(
         if header.is_transactional and header.producer_id in open_aborted:
             continue
         opened, data = open_batch(records, at)
+        if keeps is not None:
+            opened, data = keeps(opened, data)
         yield section_of(opened, data)
+
+
+Keeps = Callable[[BatchHeader, Buffer], tuple[BatchHeader, Buffer]]
+
+
+def by_tags(tags: tuple[bytes, ...], match: str) -> Keeps:
+    """Records with any, all or none of these tags."""
+
+    def keeps(header: BatchHeader, section: Buffer) -> tuple[BatchHeader, Buffer]:
+        kept, left, _, _, _ = filter_tagged(
+            section, header.record_count, TAG_HEADER.encode(), tags, MATCHES.index(match)
+        )
+        return (header, section) if left is None else (header._replace(record_count=kept), left)
+
+    return keeps

@@ -22,6 +22,7 @@ from headrace.api.fetch_sessions import FetchSessions
 from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.reply_budget import ReplyBudget
+from headrace.api.view_fetch import Views
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.model.transaction_end import TransactionEnd
@@ -34,6 +35,7 @@ from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from tests.conftest import SOAKING
@@ -74,7 +76,9 @@ class Room:
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
         self.budget = ReplyBudget(1 << 20)
         reading = FetchReading(self.host, self.disk.off_loop, MAX_BYTES, hints, self.budget)
-        self.full = Fetch(self.host, gate, sessions, clock, SeededEntropy(2), reading, reading)
+        self.full = Fetch(
+            self.host, gate, sessions, clock, SeededEntropy(2), reading, reading, Views(SimComputing(), clock)
+        )
         self.express = ExpressFetch(self.host, gate, clock, MAX_BYTES, self.budget)
 
     def _abort(self, topic: str, index: int, now_ms: int) -> None:

@@ -20,6 +20,7 @@ from headrace.api.leader_hints import LeaderHints
 from headrace.api.operations import NONE
 from headrace.api.reply_budget import ReplyBudget
 from headrace.api.table import Api
+from headrace.api.view_fetch import Views
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.model.transaction_end import TransactionEnd
@@ -33,6 +34,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message, decode_response, encode_request, header_version
 from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from tests.unit.log.batches import batch
@@ -63,7 +65,16 @@ class Room:
         hints = LeaderHints(lambda: image, lambda _, broker: (broker.host, broker.port))
         self.budget = ReplyBudget(NEVER)
         reading = FetchReading(self.host, self.disk.off_loop, NEVER, hints, self.budget)
-        full = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), reading, reading)
+        full = Fetch(
+            self.host,
+            Gate(),
+            sessions,
+            self.clock,
+            SeededEntropy(2),
+            reading,
+            reading,
+            Views(SimComputing(), self.clock),
+        )
         express = ExpressFetch(self.host, Gate(), self.clock, NEVER, self.budget) if way == "express" else None
         self._dispatch = Dispatcher(
             {FETCH: Api(ApiKey.FETCH, 4, 18, NONE, full, express=express)}, RequestsSeen(), self.clock, long_work()

@@ -19,6 +19,7 @@ from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.pieces import Pieces, settled
 from headrace.api.reply_budget import SMALL_BYTES, ReplyBudget
+from headrace.api.view_fetch import Views
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.replicas.host import ReplicaHost
@@ -27,6 +28,7 @@ from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from tests.unit.log.batches import batch
@@ -71,7 +73,16 @@ class Room:
         hints = LeaderHints(lambda: self.image, lambda _, broker: (broker.host, broker.port))
         reading = FetchReading(self.host, self.disk.off_loop, 50 * MIB, hints, self.budget)
         self.sessions = FetchSessions(self.clock, SeededEntropy(1), 10, 10_000)
-        self.fetch = Fetch(self.host, Gate(), self.sessions, self.clock, SeededEntropy(2), reading, reading)
+        self.fetch = Fetch(
+            self.host,
+            Gate(),
+            self.sessions,
+            self.clock,
+            SeededEntropy(2),
+            reading,
+            reading,
+            Views(SimComputing(), self.clock),
+        )
 
     def create(self, name: str, number: int) -> None:
         states = tuple(PartitionImage(index, (1,), (1,), 1, 3, 0, ()) for index in range(COUNT))

@@ -19,6 +19,7 @@ from headrace.api.gate import Gate
 from headrace.api.leader_hints import LeaderHints
 from headrace.api.pieces import settled
 from headrace.api.reply_budget import ReplyBudget
+from headrace.api.view_fetch import Views
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.replicas.host import ReplicaHost
@@ -28,6 +29,7 @@ from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from sim.net import SimNetwork
@@ -58,7 +60,16 @@ class Room:
         hints = LeaderHints(lambda: self.image, lambda _, broker: (broker.host, broker.port))
         self.budget = ReplyBudget(1 << 20)
         reading = FetchReading(self.host, disk.off_loop, 50 << 20, hints, self.budget)
-        self.fetch = Fetch(self.host, Gate(), sessions, self.clock, SeededEntropy(2), reading, reading)
+        self.fetch = Fetch(
+            self.host,
+            Gate(),
+            sessions,
+            self.clock,
+            SeededEntropy(2),
+            reading,
+            reading,
+            Views(SimComputing(), self.clock),
+        )
         self.has = [0] * COUNT
         self.heard = [-1] * COUNT
         self.session = (0, 0)

@@ -44,11 +44,19 @@ def test_settings_of_one_broker_and_of_all_have_paths_of_their_own(broker: str) 
 
 
 def test_a_node_of_a_later_version_is_refused_by_its_path() -> None:
-    with pytest.raises(UnreadableNode, match="/topics/a has version 2: a later headrace"):
-        znodes.decode_topic("a", b'{"version":2}')
+    with pytest.raises(UnreadableNode, match="/topics/a has version 3: a later headrace"):
+        znodes.decode_topic("a", b'{"version":3}')
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"garbage", b"\xff"])
 def test_a_garbled_node_is_refused_by_its_path(data: bytes) -> None:
     with pytest.raises(UnreadableNode, match="/topics/a is garbled"):
         znodes.decode_topic("a", data)
+
+
+def test_a_view_has_a_version_that_an_earlier_headrace_refuses() -> None:
+    view = znodes.StoredTopic(uuid.uuid4(), 0, {"headrace.view.of": "a"}, uuid.uuid4())
+    data = znodes.encode_topic(view)
+    assert b'"version":2' in data
+    assert znodes.decode_topic("a.errors", data) == view
+    assert b'"version":1' in znodes.encode_topic(znodes.StoredTopic(uuid.uuid4(), 3, {}))

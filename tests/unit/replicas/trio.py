@@ -24,6 +24,7 @@ from headrace.api.operations import NONE
 from headrace.api.pieces import settled
 from headrace.api.reply_budget import ReplyBudget
 from headrace.api.table import Api
+from headrace.api.view_fetch import Views
 from headrace.log.logs import Logs
 from headrace.model.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from headrace.replicas.host import ReplicaHost
@@ -38,6 +39,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.entropy import SeededEntropy
 from sim import loop as sim_loop
+from sim.computing import SimComputing
 from sim.disk import SimDisk
 from sim.loop import SimClock
 from sim.net import SimNetwork
@@ -77,7 +79,9 @@ class Node:
         self.hints = LeaderHints(lambda: self._image, lambda _, broker: (broker.host, broker.port))
         reading = FetchReading(self.host, self.disk.off_loop, 50 << 20, self.hints, ReplyBudget(100 << 20))
         sessions = FetchSessions(clock, SeededEntropy(1), 100, 10_000)
-        self.fetch = Fetch(self.host, Gate(), sessions, clock, SeededEntropy(2), reading, reading)
+        self.fetch = Fetch(
+            self.host, Gate(), sessions, clock, SeededEntropy(2), reading, reading, Views(SimComputing(), clock)
+        )
         self.listener = Listener(net, clock, max_frame_bytes=100 << 20, max_connections=100, max_idle_s=1e9)
         await self.listener.bind(f"broker-{self.id}", 0)
         await self.listener.open(Dispatcher(self._table(), RequestsSeen(), clock, long_work()))

@@ -10,8 +10,13 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual, Not
 
 from headrace.model.failure import Failure
+from headrace.model.tag_filter import MATCHES, TagFilter
+from headrace.spark.source.batch import FilteringBatchReader
+from headrace.spark.source.fetching import LiveRange
+from headrace.spark.source.options import source_options
+from headrace.spark.source.task import ReadTask
 from headrace.testing.local_broker import LocalBroker
-from tests.broker.spark.source.world import Source, values
+from tests.broker.spark.source.world import Source, schema_of, values
 from tests.spark.topics import Topics
 
 START_MS = 1_700_000_000_000
@@ -169,3 +174,31 @@ def test_a_broker_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
         nowhere = broker.bootstrap
     with pytest.raises(Failure, match=f"no broker of the cluster at {nowhere} answers"):
         Source(nowhere).rows(subscribe="x", kafka__default__api__timeout__ms=300)
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_the_same_rows_come_whether_the_broker_filters_or_the_tasks(
+    topics: Topics, source: Source, tagged: bool
+) -> None:
+    topic = topics.create(f"filtered-{tagged}", 2, **({"headrace_tags_enable": "true"} if tagged else {}))
+    tags = [["red"], ["blue"], [], ["blue", "red"], ["big"]]
+    for place in (0, 1):
+        for first in (0, 40):
+            records = [
+                {"value": f"{place}-{at}", "headers": [("headrace.tag", tag.encode()) for tag in tags[at % 5]]}
+                for at in range(first, first + 40)
+            ]
+            topics.send(topic, place, records)
+    for asked in (["red"], ["red", "blue"], ["nobody"]):
+        for match in MATCHES:
+            filter_ = TagFilter(tuple(asked), match)
+            expected = [f"{place}-{at}" for place in (0, 1) for at in range(80) if filter_.accepts(tags[at % 5])]
+            found = source.rows(subscribe=topic, tags=",".join(asked), tagsMatch=match, minPartitions=5)
+            assert values(found) == expected, (asked, match)
+            assert {row["topic"] for row in found} <= {topic}
+    reader = FilteringBatchReader(
+        source_options({**source._base, "subscribe": topic, "tags": "red"}, "batch"), schema_of()
+    )
+    pieces = [piece for task in reader.partitions() if isinstance(task, ReadTask) for piece in task.pieces]
+    through = {piece.view[0] if piece.view else None for piece in pieces if isinstance(piece, LiveRange)}
+    assert through == {TagFilter(("red",)).view_name(topic) if tagged else None}
