@@ -39,6 +39,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     CACHE.mkdir(exist_ok=True)
     sizes = QUICK if options.quick else Sizes()
+    if options.pending:
+        more = dataclasses.replace(sizes.delays, pending=options.pending)
+        sizes = dataclasses.replace(sizes, delays=more)
     when, begin, load_before = time.strftime("%Y-%m-%d %H:%M"), time.monotonic(), machine.load_average()
     with _data_folder(options.folder) as folder, Children() as children:
         bench = Bench(children, folder, sizes, options.rounds, options.warm)
@@ -51,7 +54,7 @@ def main() -> int:
     about = report.Circumstances(
         machine=machine.describe(),
         when=when,
-        peers=_versions(took_part),
+        peers=_versions(took_part) | bench.versions,
         rounds=options.rounds,
         mode=WARM_MODE if options.warm else FRESH_MODE,
         cores=machine.cores(),
@@ -78,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=CACHE, help="folder for data during the run: on the disk to measure"
     )
+    parser.add_argument("--pending", type=int, metavar="COUNT", help="pending messages in the section delays")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     return options
