@@ -15,11 +15,13 @@ from headrace.model.topic_config import TopicConfig
 from headrace.wire import compression
 from headrace.wire import records as wire_records
 from headrace.wire.batches import (
+    CODEC_MASK,
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
     PREFIX_BYTES,
+    PRODUCIBLE,
     TRANSACTIONAL,
     BatchHeader,
     Buffer,
@@ -47,7 +49,7 @@ def check_client_batch(
             ErrorCode.message_too_large,
             f"a record batch of {header.size} bytes, but max.message.bytes is {config.max_message_bytes}",
         )
-    if header.attributes & (CONTROL | TRANSACTIONAL | LOG_APPEND_TIME):
+    if header.attributes & ~CODEC_MASK:
         _check_attributes(header, config, transactional)
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise KafkaError(ErrorCode.invalid_record, f"producer {header.producer_id} sent no epoch or no sequence")
@@ -67,6 +69,8 @@ def _check_attributes(header: BatchHeader, config: TopicConfig, transactional: b
     attributes = header.attributes
     if attributes & CONTROL:
         raise KafkaError(ErrorCode.invalid_record, "a producer may not send a control batch")
+    if attributes & ~PRODUCIBLE:
+        raise KafkaError(ErrorCode.invalid_record, f"a record batch has attributes that mean nothing: {attributes:#x}")
     if attributes & TRANSACTIONAL and not transactional:
         raise KafkaError(
             ErrorCode.transactional_id_authorization_failed, "a transactional batch without a transactional id"

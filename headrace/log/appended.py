@@ -13,4 +13,10 @@ class Appended(Struct, frozen=True):
     log_start_offset: int
     duplicate: bool
     visible_bytes: int
-    """How many bytes of records it has for consumers: none, if deduplication has emptied all its batches."""
+    """How many bytes of records it has for consumers: none, if deduplication or delays have emptied all its batches."""
+    written_from: int = -1
+    """Where the log ended before, if not at the base offset: a note may have been written first (log/parking.py)."""
+
+    @property
+    def end_before(self) -> int:
+        return self.base_offset if self.written_from < 0 else self.written_from

@@ -6,14 +6,15 @@ write has succeeded; then the derived states that hear of such a batch (derived.
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import chain, repeat
 
 from headrace.log.appended import Appended
 from headrace.log.dedup import Sifted
 from headrace.log.derived import PRODUCER, StoredBatch, news_in
 from headrace.log.failing import lost_count, refusal, write_failed
 from headrace.log.headroom import Headroom
-from headrace.log.opening import Found, Opened, Wanted, followed, opened, rewritten, wanted
+from headrace.log.opening import Found, Keeps, Opened, Wanted, followed, opened, rewritten, wanted
+from headrace.log.parking import paired, park
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
 from headrace.log.states import LogStates
@@ -52,6 +53,7 @@ class Appending:
         internal: bool,
         transactional: bool,
         prepared: Opened | None,
+        due_ms: int,
     ) -> Appended:
         """What a producer sent, as PartitionLog.append says."""
         tail = self._tail
@@ -66,13 +68,28 @@ class Appending:
         repeated = self._repeated(run.found)
         if repeated is not None:
             return repeated
-        records, found, sifted = run.records, run.found, None
-        dedup = self._states.seen_ids.dedup
-        if dedup is not None:
-            sifted = dedup.sift(run.batches, now_ms)
-            records, found = rewritten(run, sifted.keeps)
+        records, found, sifted, parked = run.records, run.found, None, None
+        if run.wanted.looks_inside:
+            dedup = self._states.seen_ids.dedup
+            keeps: Keeps = [None] * len(run.batches)
+            if dedup is not None:
+                sifted = dedup.sift(run.batches, now_ms)
+                keeps = sifted.keeps
+            if run.wanted.delayed:
+                parked = park(run.batches, keeps, self._states.scheduled.schedule, due_ms)
+            records, found = rewritten(run, keeps if parked is None else parked.keeps)
+            if parked is not None:
+                records, found = paired(parked.note, records, found, append_time_ms)
         self._take_room(len(records))
         return self._put(records, found, leader_epoch, append_time_ms, now_ms, sifted)
+
+    def append_notes(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended:
+        """Write notes, each with its mates behind it, as they are."""
+        tail = self._tail
+        if tail.offline is not None:
+            raise refusal(tail)
+        self._take_room(len(records))
+        return self._put(records, list(walk(records)), leader_epoch, -1, now_ms, None)
 
     def _wants(self, transactional: bool) -> Wanted:
         """What the topic has done with the batches of its clients; as it was the last time, nearly always."""
@@ -90,34 +107,39 @@ class Appending:
         now_ms: int,
         sifted: Sifted | None,
     ) -> Appended:
-        """Stamp and write batches that may be written."""
-        tail = self._tail
+        """Stamp and write batches that may be written. A note is not counted among what was asked to be appended."""
+        tail, scheduled = self._tail, self._states.scheduled
+        notes = int(found[0][1].is_note)
         with tail.lock:
             base_offset = offset = tail.end_offset
             for at, header in found:
                 stamp(records, at, offset, header.length, leader_epoch)
-                if append_time_ms >= 0:
+                if append_time_ms >= 0 and not header.is_note:
                     stamp_append_time(records, at, header, append_time_ms)
                 offset += header.last_offset_delta + 1
             segment = self._write(records, offset, now_ms)
             try:
                 offset = base_offset
-                for (at, header), ids in zip(found, repeat(None) if sifted is None else sifted.fresh, strict=False):
+                fresh = repeat(None) if sifted is None else chain(repeat(None, notes), sifted.fresh)
+                for (at, header), ids in zip(found, fresh, strict=False):
                     following = offset + header.last_offset_delta + 1
-                    timestamp = header.max_timestamp if append_time_ms < 0 else append_time_ms
+                    timestamp = header.max_timestamp if append_time_ms < 0 or header.is_note else append_time_ms
                     segment.note(offset, following, header.size, timestamp)
                     news = news_in(header, leader_epoch > tail.epochs.latest)
-                    if news == PRODUCER and not tail.hears_all:
+                    if news == PRODUCER and not tail.hears_all and not scheduled.awaits:
                         tail.producers.remember(header, offset, append_time_ms, now_ms)
-                    elif news or tail.hears_all:
+                    elif news or tail.hears_all or scheduled.awaits:
                         stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
                         self._states.appended(news, stored)
                     offset = following
                 visible_bytes = len(records)
+                if sifted is not None or notes:
+                    visible_bytes = _visible_bytes(found)
                 if sifted is not None:
-                    visible_bytes = sum(header.size for _, header in found if header.record_count)
                     self._states.seen_ids.duplicates_dropped += sifted.dropped
-                return Appended(base_offset, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes)
+                first = base_offset + notes if notes < len(found) else base_offset
+                before = base_offset if notes else -1
+                return Appended(first, offset - 1, append_time_ms, tail.start_offset, False, visible_bytes, before)
             except MemoryError as error:
                 lost_count(tail, error)
 
@@ -177,7 +199,7 @@ class Appending:
         self, records: memoryview, now_ms: int | None, scanned: Opened | None, *, takes_room: bool
     ) -> int:
         """As PartitionLog.append_as_follower says."""
-        tail = self._tail
+        tail, scheduled = self._tail, self._states.scheduled
         if tail.offline is not None:
             raise refusal(tail)
         now_ms = tail.now_ms if now_ms is None else now_ms
@@ -206,15 +228,15 @@ class Appending:
                 for (at, header), ids in zip(found, repeat(None) if known is None else known, strict=False):
                     segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
                     news = news_in(header, header.leader_epoch > tail.epochs.latest)
-                    if news == PRODUCER and not tail.hears_all:
+                    if news == PRODUCER and not tail.hears_all and not scheduled.awaits:
                         tail.producers.remember_stored(header, now_ms)
-                    elif news or tail.hears_all:
+                    elif news or tail.hears_all or scheduled.awaits:
                         self._states.appended(news, StoredBatch(header, now_ms, records, at, ids))
             except MemoryError as error:
                 lost_count(tail, error)
         if not self._states.thinned.known:
             return total
-        return sum(header.size for _, header in found if header.record_count)
+        return _visible_bytes(found)
 
     def _take_room(self, size: int) -> None:
         """What is left when the disk is nearly full is for more important things than records."""
@@ -231,3 +253,8 @@ class Appending:
             raise write_failed(tail, error) from error
         tail.end_offset = end_offset
         return segment
+
+
+def _visible_bytes(found: Found) -> int:
+    """Of these batches, what consumers are given."""
+    return sum(header.size for _, header in found if header.record_count and not header.is_note)

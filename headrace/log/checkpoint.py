@@ -3,7 +3,8 @@
 File `checkpoint`, big-endian, three slots of 512 bytes (a disk's sector), each one record of 76 bytes:
 
      0  magic "HRCP" (4)      4  version 1 (2)       6  flags (2): 1 clean, 2 has producers, 4 truncate, 8 restart,
-                                                        16 thinned: some batch has fewer records than offsets
+                                                        16 thinned: some batch has fewer records than offsets,
+                                                        32 noted: some batch is a note
      8  generation (8)       16  start offset (8)   24  recovery point (8)
     32  its segment (8)      40  its position in that segment's .log (8)
     48  first append to that segment in ms (8)      56  offset of an unfinished truncation or restart (8)
@@ -40,7 +41,7 @@ _CRC = struct.Struct(">I")
 _RECORD_BYTES = _RECORD.size + _CRC.size
 _MAGIC = b"HRCP"
 _VERSION = 1
-_CLEAN, _HAS_PRODUCERS, _TRUNCATE, _RESTART, _THINNED = 1, 2, 4, 8, 16
+_CLEAN, _HAS_PRODUCERS, _TRUNCATE, _RESTART, _THINNED, _NOTED = 1, 2, 4, 8, 16, 32
 
 
 class Checkpoint(Struct, frozen=True):
@@ -56,6 +57,7 @@ class Checkpoint(Struct, frozen=True):
     restart_at: int | None = None
     cleaned_to: int = 0
     thinned: bool = False
+    noted: bool = False
 
     def encode(self) -> bytes:
         flags = (
@@ -64,6 +66,7 @@ class Checkpoint(Struct, frozen=True):
             | (_TRUNCATE if self.truncate_to is not None else 0)
             | (_RESTART if self.restart_at is not None else 0)
             | (_THINNED if self.thinned else 0)
+            | (_NOTED if self.noted else 0)
         )
         pending = self.truncate_to if self.truncate_to is not None else self.restart_at
         body = _RECORD.pack(
@@ -104,6 +107,7 @@ def decode(data: bytes) -> Checkpoint | None:
         restart_at=pending if flags & _RESTART else None,
         cleaned_to=cleaned,
         thinned=bool(flags & _THINNED) or cleaned > 0,
+        noted=bool(flags & _NOTED),
     )
 
 

@@ -24,22 +24,22 @@ from headrace.log.reading import segment_at
 from headrace.log.segment import Segment
 from headrace.log.visible import is_thinned
 from headrace.model.topic_config import TopicConfig
-from headrace.wire.batches import CONTROL, BatchHeader, Buffer
+from headrace.wire.batches import CONTROL, NOTE, BatchHeader, Buffer
 from headrace.wire.end_markers import EndMarker, read_marker
 
 _WINDOW_BYTES = 16 << 10
 
 
-PRODUCER, MARKER, GAPS, EPOCH, PLAIN = 1, 2, 4, 8, 16
+PRODUCER, MARKER, GAPS, EPOCH, PLAIN, NOTES = 1, 2, 4, 8, 16, 32
 """What a batch may tell: of a producer; how a transaction ended; that offsets have no record; that a leader epoch
-begins; or nothing of all that."""
+begins; nothing of all that; or that it is a note (wire/notes.py)."""
 
 
 def news_in(header: BatchHeader, begins_epoch: bool) -> int:
     """Which of these things a batch tells."""
     news = PRODUCER if header.producer_id >= 0 else 0
     if header.attributes & CONTROL:
-        news |= MARKER
+        news |= NOTES if header.attributes & NOTE else MARKER
     if is_thinned(header):
         news |= GAPS
     if begins_epoch:
@@ -137,6 +137,8 @@ class Moment(Struct):
     now_ms: int
     fields: dict[str, bool]
     """What the checkpoint is to say for a state (`has_producers`, `thinned`); filled in by that state."""
+    stops: bool = False
+    """The log is being closed."""
 
     @property
     def bases(self) -> list[int]:
@@ -183,7 +185,8 @@ class DerivedState(Protocol):
     __slots__ = ()
 
     hears: int
-    """Of which batches it is told: a sum of PRODUCER, MARKER, GAPS and EPOCH. With PLAIN it is told of every batch."""
+    """Of which batches it is told: a sum of PRODUCER, MARKER, GAPS, EPOCH and NOTES. With PLAIN it is told of every
+    batch."""
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Its files `NNN + suffix` that belong to the segment at NNN, and go when that goes."""
     asks_others: ClassVar[bool] = False

@@ -108,6 +108,7 @@ class Durability:
             first = segment_at(tail.segments, max(self.synced_offset, tail.start_offset))
             behind = [segment for segment in tail.segments if segment.index_stale and segment is not active]
             moment = self.moment(Occasion.CHECKPOINT if checkpoint else Occasion.SYNC)
+            moment.stops = clean
             due = Syncing(
                 target=tail.end_offset,
                 segments=tail.segments[first:],

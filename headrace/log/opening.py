@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.log.admission import check_client_batch
+from headrace.log.delay_orders import Order, orders_in
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import compression
 from headrace.wire import records as wire_records
@@ -42,6 +43,7 @@ MOST_SCANNED = 50_000
 """The same on a topic with scans: what is known of each is dealt with on the event loop."""
 _SMALL_BYTES = 16 << 10  # of a batch that is opened without being looked at before
 _SCAN_COST_BYTES = 100  # a record that is scanned takes as long as so many bytes more
+_LOOK_COST_BYTES = 10  # and one in which delay headers are looked for
 _EFFORT = (1, 4, 1, 1, 1)  # how much longer it takes to compress a byte than to open one, by codec
 _HARD_EFFORT = 16  # with more than the usual zstd level
 _USUAL_ZSTD_LEVEL = 3
@@ -67,6 +69,8 @@ class Wanted(NamedTuple):
     names: tuple[bytes, ...]
     """Of the headers to be scanned."""
     transactional: bool
+    delayed: bool
+    """Delay headers are looked for."""
     recodes: tuple[bool, ...]
     """By codec, whether a batch is stored in another one."""
     costs: tuple[int, ...]
@@ -75,7 +79,13 @@ class Wanted(NamedTuple):
 
     def opening_cost(self, header: BatchHeader, size: int) -> int:
         """Of a batch with so many bytes of records."""
-        return self.costs[header.codec] * size + (_SCAN_COST_BYTES * header.record_count if self.scans else 0)
+        cost = self.costs[header.codec] * size + (_SCAN_COST_BYTES * header.record_count if self.scans else 0)
+        return cost + (_LOOK_COST_BYTES * header.record_count if self.delayed else 0)
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether it wants to know something of each record."""
+        return self.delayed or bool(self.scans)
 
     def sealing_cost(self, header: BatchHeader, size: int) -> int:
         return _effort(*self._codec(header)) * size
@@ -117,9 +127,11 @@ def wanted(config: TopicConfig, scans: tuple[Scan, ...], *, transactional: bool 
     recodes = tuple(config.codec not in (None, codec) for codec in codecs)
     seals = 0 if config.codec is None else _effort(config.codec, config.codec_level)
     costs = tuple(
-        int(bool(scans) or (codec != 0 and config.opens(codec))) + (seals if recodes[codec] else 0) for codec in codecs
+        int(bool(scans) or config.delayed or (codec != 0 and config.opens(codec))) + (seals if recodes[codec] else 0)
+        for codec in codecs
     )
-    return Wanted(config, scans, tuple(scan.header for scan in scans), transactional, recodes, costs)
+    names = tuple(scan.header for scan in scans)
+    return Wanted(config, scans, names, transactional, config.delayed, recodes, costs)
 
 
 def _effort(codec: int, level: int | None) -> int:
@@ -135,6 +147,8 @@ class OpenBatch(NamedTuple):
     """Its records, decompressed. Nothing, if nobody asks for them any more."""
     scanned: tuple[Any, ...]
     """What each scan has read."""
+    orders: Sequence[Order] = ()
+    """What records ask for by delay headers."""
 
 
 class Opened(NamedTuple):
@@ -143,9 +157,9 @@ class Opened(NamedTuple):
     wanted: Wanted
     records: memoryview
     found: Found
-    """Without scans, `records` and `found` are what is to be written."""
+    """If nothing is wanted of each record, `records` and `found` are what is to be written."""
     batches: list[OpenBatch]
-    """With scans, all of the run."""
+    """If something is wanted of each record, all of the run."""
     rewritten: tuple[Keeps, memoryview, Found] | None = None
     """What is to be written if these records stay."""
     problem: KafkaError | None = None
@@ -215,11 +229,12 @@ def _open(records: memoryview, wanted: Wanted, now_ms: int, most: int, *, on_loo
                     raise TooMuch
             elif codec:
                 left -= len(section)
-            if codec or wanted.scans:
+            if codec or wanted.looks_inside:
                 count += header.record_count
-        if wanted.scans and section is not None:
+        if wanted.looks_inside and section is not None:
             _check_count(count, MOST_SCANNED)
-            batches.append(OpenBatch(header, at, section, _scanned(section, header, wanted)))
+            orders = orders_in(section, header.record_count) if wanted.delayed else ()
+            batches.append(OpenBatch(header, at, section, _scanned(section, header, wanted), orders))
         elif recodes and section is not None:
             changes = True
             batches.append(OpenBatch(header, at, section, ()))
@@ -228,13 +243,15 @@ def _open(records: memoryview, wanted: Wanted, now_ms: int, most: int, *, on_loo
     if count > MOST_RECORDS:
         _check_count(count, MOST_RECORDS)
     run = Opened(wanted, records, found, batches)
-    if wanted.scans or not changes:
+    if wanted.looks_inside or not changes:
         return run
     records, found = _rewrite(run, [None] * len(batches))
     return Opened(wanted, records, found, [])
 
 
 def _scanned(section: Buffer, header: BatchHeader, wanted: Wanted) -> tuple[Any, ...]:
+    if not wanted.scans:
+        return ()
     values = wire_records.scan_headers(section, header.record_count, wanted.names)
     return tuple([scan.read(of_header) for scan, of_header in zip(wanted.scans, values, strict=True)])
 

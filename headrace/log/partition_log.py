@@ -30,8 +30,10 @@ from headrace.log.failing import refusal, write_failed
 from headrace.log.indexes import SegmentIndex
 from headrace.log.opening import Opened
 from headrace.log.producer_state import ProducerFacts
-from headrace.log.reading import EMPTY, ReadBounds, Slice, slice_of
+from headrace.log.reading import EMPTY, ReadBounds, Slice, segment_at, slice_of
+from headrace.log.release import PendingRecord, body
 from headrace.log.rolling import Rolling
+from headrace.log.schedule import Schedule
 from headrace.log.sealed import Gap
 from headrace.log.segment import Segment, Shelf
 from headrace.log.swapping import Swap, Swapping
@@ -42,6 +44,7 @@ from headrace.log.truncation import Truncation
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.errors import ErrorCode, KafkaError
+from headrace.wire.notes import Note, read_note
 
 
 class PartitionLog(TailView):
@@ -116,6 +119,16 @@ class PartitionLog(TailView):
         return self._thinned.known
 
     @property
+    def schedule(self) -> Schedule:
+        """What waits for its time."""
+        return self._states.scheduled.schedule
+
+    @property
+    def unwanted_before(self) -> int:
+        """Retention would drop what lies before this offset, if no record waited for its time there; else 0."""
+        return self._states.scheduled.unwanted_before
+
+    @property
     def missing(self) -> tuple[Gap, ...]:
         """Offsets that it had when it was closed, and did not have when it was opened."""
         return self._states.sealed.gaps
@@ -161,13 +174,15 @@ class PartitionLog(TailView):
         internal: bool = False,
         transactional: bool = False,
         prepared: Opened | None = None,
+        due_ms: int | None = None,
     ) -> Appended:
         """Take what a producer sent: check, stamp in place, one write.
 
         `records` is writable and holds one or more whole batches. `internal` is for the broker's own batches, which
         need no checks meant for clients. `transactional` says that the coordinator knows of this partition, so that a
-        marker will come. Raises KafkaError, and then nothing has changed; or Unprepared if the batches are to be opened
-        off the event loop first, and then called again with what that has `prepared`.
+        marker will come. Delays count from `due_ms`, by default from now. Raises KafkaError, and then nothing has
+        changed; or Unprepared if the batches are to be opened off the event loop first, and then called again with what
+        that has `prepared`.
         """
         tail = self.tail
         if not internal and not transactional:
@@ -177,7 +192,12 @@ class PartitionLog(TailView):
                 raise write_failed(tail, error) from error
             if appended is not None:
                 return appended
-        return self._appending.append(records, leader_epoch, now_ms, internal, transactional, prepared)
+        due_ms = now_ms if due_ms is None else due_ms
+        return self._appending.append(records, leader_epoch, now_ms, internal, transactional, prepared, due_ms)
+
+    def append_notes(self, records: memoryview, leader_epoch: int, *, now_ms: int) -> Appended:
+        """Write notes, each with its mates behind it (wire/notes.py), with one write."""
+        return self._appending.append_notes(records, leader_epoch, now_ms)
 
     def append_marker(
         self,
@@ -262,6 +282,31 @@ class PartitionLog(TailView):
                 return Slice(len(newest), tail.segments[-1], tail.newest_position, kept=newest)
         return slice_of(tail.segments, ReadBounds(offset, max_bytes, below, below < end_offset, at_least_one, thinned))
 
+    def note_at(self, offset: int, *, wait: bool) -> Note | None:
+        """The note that begins at this offset; None if there is none. Raises NotCached only without `wait`."""
+        segments = self.tail.segments
+        segment = segments[segment_at(segments, offset)]
+        position = segment.locate(offset, wait=wait)
+        for at, header in segment.headers(position, segment.size, wait=wait):
+            if header.base_offset != offset or not header.is_note:
+                return None
+            return read_note(segment.peek(at, header.size, wait=wait))
+        return None
+
+    def pending_page(self, from_id: int, limit: int, *, wait: bool) -> list[PendingRecord]:
+        """The first records from this id on that wait for their time and are no part of an open transaction, in the
+        order of ids, with their bytes as in a batch. Raises NotCached only without `wait`."""
+        found: list[PendingRecord] = []
+        notes: dict[int, Note | None] = {}
+        for key, due_ms, offset in self.schedule.pending.page(from_id, limit):
+            if offset not in notes:
+                notes[offset] = self.note_at(offset, wait=wait)
+            note = notes[offset]
+            record = None if note is None else body(note, offset, key)
+            if note is not None and record is not None:
+                found.append(PendingRecord(key, due_ms, note.base_timestamp, record))
+        return found
+
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record as late as this; blocks."""
         return timestamps.find_time(self.segments, timestamp_ms, self.start_offset, below)
@@ -325,6 +370,11 @@ class PartitionLog(TailView):
         if self.tail.offline is None:
             self._next_trim_ms = now_ms + trimming.pause_ms()
         return dropped
+
+    def trim_soon(self) -> None:
+        """What kept segments from being dropped has gone."""
+        self._states.scheduled.unwanted_before = 0
+        self._next_trim_ms = 0
 
     def advance_start(self, offset: int) -> None:
         """DeleteRecords: nothing before `offset` is read any more, durably; whole segments before it go. Blocks."""

@@ -11,6 +11,7 @@ from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.opening import Scan
 from headrace.log.producer_snapshots import ProducerSnapshots
 from headrace.log.producer_state import ProducerLimits
+from headrace.log.scheduled import Scheduled
 from headrace.log.sealed import SealedSegments
 from headrace.log.tag_index import TagIndexes
 from headrace.log.thinned import Thinned
@@ -22,7 +23,17 @@ MORE: list[Callable[[], DerivedState]] = []
 class LogStates:
     """The states of one log. `walk` has all of them, in the order in which they are told and loaded."""
 
-    __slots__ = ("aborted_txns", "epochs", "sealed", "seen_ids", "snapshots", "tag_indexes", "thinned", "walk")
+    __slots__ = (
+        "aborted_txns",
+        "epochs",
+        "scheduled",
+        "sealed",
+        "seen_ids",
+        "snapshots",
+        "tag_indexes",
+        "thinned",
+        "walk",
+    )
 
     def __init__(self, producers: ProducerLimits = ProducerLimits()) -> None:
         self.epochs = LeaderEpochs()
@@ -31,6 +42,7 @@ class LogStates:
         self.snapshots = ProducerSnapshots(producers)
         self.aborted_txns = AbortedTxns(self.snapshots.states)
         self.seen_ids = SeenIds(self.snapshots.states)
+        self.scheduled = Scheduled()
         self.tag_indexes = TagIndexes()
         self.walk: tuple[DerivedState, ...] = (
             self.epochs,
@@ -39,6 +51,7 @@ class LogStates:
             self.aborted_txns,  # before the producers: a marker is compared with what is open
             self.snapshots,
             self.seen_ids,
+            self.scheduled,
             self.tag_indexes,
             *(make() for make in MORE),
         )

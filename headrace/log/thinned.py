@@ -1,4 +1,5 @@
-"""Whether a log has batches with fewer records than offsets, which a consumer is not given as they are (visible.py).
+"""Whether a log has batches that a consumer is not given as they are (visible.py): with fewer records than offsets, or
+notes.
 
 A derived state (derived.py) of one bit, stored in the checkpoint. Once true it stays so until the log starts over:
 truncation and retention may take the last such batch away, and then reading costs a little more than it must.
@@ -6,14 +7,14 @@ truncation and retention may take the last such batch away, and then reading cos
 
 from __future__ import annotations
 
-from headrace.log.derived import GAPS, DerivedState, Join, LogOnDisk, Moment, StoredBatch
+from headrace.log.derived import GAPS, NOTES, DerivedState, Join, LogOnDisk, Moment, StoredBatch
 from headrace.log.visible import is_thinned
 
 
 class Thinned(DerivedState):
     __slots__ = ("known",)
 
-    hears = GAPS
+    hears = GAPS | NOTES
 
     def __init__(self) -> None:
         self.known = False
@@ -25,7 +26,7 @@ class Thinned(DerivedState):
 
     def appended(self, batch: StoredBatch) -> None:
         if not self.known:
-            self.known = is_thinned(batch.header)
+            self.known = batch.header.is_note or is_thinned(batch.header)
 
     def cut_back(self, log: LogOnDisk) -> None:
         pass

@@ -54,9 +54,10 @@ class Trimming:
                         ErrorCode.offset_out_of_range,
                         f"{self._folder.directory.name} ends at {tail.end_offset}, nothing to delete up to {offset}",
                     )
+                offset = min(offset, self._states.scheduled.needed_from(tail.committed_offset, deleting=True))
             if offset <= tail.start_offset:
                 return
-            self._durability.sync_up_to(offset)
+            self._sync_up_to(offset)
             self._move_front(offset, sum(segment.base_offset <= offset for segment in tail.segments[1:]))
 
     def apply_retention(self, now_ms: int) -> int:
@@ -71,9 +72,10 @@ class Trimming:
                 count = self._droppable(now_ms)
                 if count == len(tail.segments):
                     self._rolling.begin_segment(now_ms)
+                count = self._without_what_waits(count)
             if count:
                 first = tail.segments[count].base_offset
-                self._durability.sync_up_to(first)
+                self._sync_up_to(first)
                 self._move_front(max(tail.start_offset, first), count)
             self._doomed.purge(now_ms)
             self._tell_states(now_ms)
@@ -104,6 +106,24 @@ class Trimming:
             ),
             now_ms,
         )
+
+    def _without_what_waits(self, count: int) -> int:
+        """How many of these segments may go: no replica drops one with a record that waits for its time. A leader that
+        is told of it writes such records again (replicas/reparking.py)."""
+        tail, scheduled = self._tail, self._states.scheduled
+        scheduled.unwanted_before = 0
+        if not count or not scheduled.noted:
+            return count
+        needed = scheduled.needed_from(tail.committed_offset)
+        kept = sum(segment.base_offset <= needed for segment in tail.segments[1 : count + 1])
+        if kept < count:
+            scheduled.unwanted_before = tail.segments[count].base_offset
+        return kept
+
+    def _sync_up_to(self, offset: int) -> None:
+        """What says that nothing before `offset` is needed must be as safe as the new start."""
+        tail = self._tail
+        self._durability.sync_up_to(tail.end_offset if self._states.scheduled.noted else offset)
 
     def _move_front(self, start: int, count: int) -> None:
         """The log starts at `start` from now on, and its first `count` segments go. If that cannot be written down,

@@ -152,7 +152,7 @@ class Truncation:
         tail = self._tail
         self._durability.settle(
             restart_at=offset, start_offset=offset, recovery_point=offset, segment=offset, position=0,
-            has_producers=False, cleaned_to=0, thinned=False,
+            has_producers=False, cleaned_to=0, thinned=False, noted=False,
         )  # fmt: skip
         tail.cuts += 1
         try:

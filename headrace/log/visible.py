@@ -7,7 +7,8 @@ position never passes offsets that have no record. So
 
 - a slice without a record for its reader becomes one marker over its offsets;
 - a slice up to the end of what its reader may see, whose last offsets have no record, ends with a marker over these:
-  the reader's position reaches the end, and its lag becomes 0.
+  the reader's position reaches the end, and its lag becomes 0;
+- notes (wire/notes.py), which are the broker's own, are cut out.
 
 A marker is a control batch like that which ends a transaction (wire/end_markers.py), but of no producer. Clients skip
 it and go on after its last offset.
@@ -23,6 +24,8 @@ from headrace.wire.batches import BatchHeader, Buffer, read_header, walk
 from headrace.wire.end_markers import skip_marker
 from headrace.wire.errors import Malformed, TooMuch
 
+Batches = list[tuple[int, BatchHeader]]
+
 _LARGEST_DELTA = 0x7FFFFFFF
 
 
@@ -37,7 +40,24 @@ def visible(stored: Buffer, offset: int, *, at_end: bool, limit_bytes: int | Non
     batches = list(walk(stored))
     if not batches:
         return stored
-    newest = batches[-1][1]
+    if any(header.is_note for _, header in batches):
+        return _without_notes(stored, batches, offset, at_end=at_end, limit_bytes=limit_bytes)
+    return _shown(stored, batches, offset, batches[-1][1], at_end, limit_bytes)
+
+
+def _without_notes(stored: Buffer, batches: Batches, offset: int, *, at_end: bool, limit_bytes: int | None) -> Buffer:
+    view, newest = memoryview(stored), batches[-1][1]
+    left = b"".join([view[at : at + header.size] for at, header in batches if not header.is_note])
+    rest = list(walk(left))
+    if not rest:
+        return _marker(offset, newest)
+    return _shown(left, rest, offset, newest, at_end, limit_bytes)
+
+
+def _shown(
+    stored: Buffer, batches: Batches, offset: int, newest: BatchHeader, at_end: bool, limit_bytes: int | None
+) -> Buffer:
+    """What is given of batches without notes, of a slice that ends with the `newest` batch."""
     at, last = next((batch for batch in reversed(batches) if batch[1].record_count), (0, None))
     if last is None:
         return _marker(offset, newest)

@@ -48,6 +48,8 @@ SETTINGS: tuple[Setting, ...] = (
     _S("headrace.dedup.window.ms", _T.LONG, 0,
        "a record is dropped if its headrace.id was stored in its partition within this time; 0: no deduplication",
        low=0),
+    _S("headrace.delay.enable", _T.BOOLEAN, False,
+       "look for delay headers: records with one are kept back until they are due"),
     _S("headrace.flush", _T.STRING, "page-cache",
        "page-cache: acknowledged from memory, flushed every second; fsync: acknowledged once on disk",
        choices=("page-cache", "fsync"), broker_name="headrace.flush"),
@@ -112,7 +114,6 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}  # as in a batch's attributes
 
 ELSEWHERE: Mapping[str, str] = {
-    "headrace.delay.": ABSENT.format("delayed messages"),
     "headrace.view.pending": ABSENT.format("views of pending records"),
     "headrace.ttl.": ABSENT.format("expiry with a dead letter topic"),
     "headrace.partitions.active": ABSENT.format("topics that lose partitions"),
@@ -134,6 +135,7 @@ class TopicConfig(Struct, frozen=True):
     codec_level: int | None = None  # None: the codec's default
     dedup_max_bytes: int = 64 << 20
     dedup_window_ms: int = 0
+    delayed: bool = False  # headrace.delay.enable
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
     follower_throttled: tuple[str, ...] = ()
@@ -161,11 +163,11 @@ class TopicConfig(Struct, frozen=True):
         """Whether the log stores a client's batch as it came, and leaves closed what is compressed: only base offset
         and leader epoch are written. Then the usual append of the log applies (log/tail.py)."""
         plain = self.codec is None and not self.log_append_time
-        return plain and not self.compacted and not self.dedup_window_ms
+        return plain and not self.compacted and not self.dedup_window_ms and not self.delayed
 
     def opens(self, codec: int) -> bool:
         """Whether the log opens what a client has compressed with this codec before it stores it."""
-        return self.compacted or self.dedup_window_ms > 0 or self.codec not in (None, codec)
+        return self.compacted or self.dedup_window_ms > 0 or self.delayed or self.codec not in (None, codec)
 
     @property
     def compacted(self) -> bool:
@@ -177,7 +179,7 @@ class TopicConfig(Struct, frozen=True):
 
 
 # Every field is in one of these; a test sees to it. The first may make `batches_stay_closed` false.
-OPENING_FIELDS = frozenset({"cleanup_policy", "codec", "dedup_window_ms", "log_append_time"})
+OPENING_FIELDS = frozenset({"cleanup_policy", "codec", "dedup_window_ms", "delayed", "log_append_time"})
 CLOSED_FIELDS = frozenset(
     {
         "codec_level",  # means nothing without a codec
@@ -237,6 +239,7 @@ def topic_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicCo
         codec_level=_level(v),
         dedup_max_bytes=v["headrace.dedup.max.bytes"],
         dedup_window_ms=v["headrace.dedup.window.ms"],
+        delayed=v["headrace.delay.enable"],
         delete_retention_ms=v["delete.retention.ms"],
         file_delete_delay_ms=v["file.delete.delay.ms"],
         follower_throttled=v["follower.replication.throttled.replicas"],
@@ -276,6 +279,9 @@ def contradiction(topic: Mapping[str, str], broker: Mapping[str, str]) -> str | 
     shortest, longest = "min.compaction.lag.ms", "max.compaction.lag.ms"
     shortest_ms = value_in_force(BY_NAME[shortest], topic, broker)
     longest_ms = value_in_force(BY_NAME[longest], topic, broker)
-    if shortest_ms <= longest_ms:
-        return None
-    return f"{shortest}={shortest_ms} must not be greater than {longest}={longest_ms}"
+    if shortest_ms > longest_ms:
+        return f"{shortest}={shortest_ms} must not be greater than {longest}={longest_ms}"
+    delayed, policy = "headrace.delay.enable", "cleanup.policy"
+    if value_in_force(BY_NAME[delayed], topic, broker) and "compact" in value_in_force(BY_NAME[policy], topic, broker):
+        return f"{delayed}=true does not go with {policy}=compact: what waits for its time must not be compacted away"
+    return None

@@ -32,6 +32,14 @@ class Pulls(Protocol):
     def stop(self, partition: Partition) -> None: ...
 
 
+class Releases(Protocol):
+    """What releases delayed records when they are due."""
+
+    def look(self, partition: Partition) -> None:
+        """Something may be due earlier than was known."""
+        ...
+
+
 def _ignore(topic: str, partition: int, leads: bool, epoch: int) -> None:
     pass
 
@@ -66,6 +74,7 @@ class BrokerContext:
         self.lease: Callable[[], bool] | None = None
         """Whether this broker may still believe that it leads what it led: False when it has been out of touch for so
         long that others may have been elected."""
+        self.releasing: Releases | None = None
         self.on_role = on_role
         self.leader_throttle = Throttle(clock)
         self.follower_throttle = Throttle(clock)

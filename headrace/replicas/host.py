@@ -32,6 +32,8 @@ from headrace.replicas.broker_context import BrokerContext, LeadershipChanged
 from headrace.replicas.follower import ReplicaPulls
 from headrace.replicas.leadership import IsrStore
 from headrace.replicas.partition import Partition
+from headrace.replicas.releasing import Releasing
+from headrace.replicas.reparking import Reparking
 from headrace.replicas.watermarks import Watermarks
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock
@@ -75,6 +77,7 @@ class ReplicaHost:
             lag_s=lag_s,
             on_role=self._tell,
         )
+        self._releasing = self._broker.releasing = Releasing(clock, logs.off_loop)
         self._pulls: ReplicaPulls | None = None
         self._topics: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
@@ -124,6 +127,8 @@ class ReplicaHost:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._backlog.run())
             group.create_task(self._review_for_ever())
+            group.create_task(self._releasing.run())
+            group.create_task(Reparking(self._clock, self.partitions, self._releasing.notes).run())
             if self._pulls is not None:
                 group.create_task(self._pulls.run())
 

@@ -18,6 +18,7 @@ from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.committed_log import CommittedLog
 from headrace.replicas.isr import Limits, may_commit
 from headrace.replicas.leadership import Joins, Leadership
+from headrace.replicas.office_clock import OfficeClock
 from headrace.replicas.refusals import Refusals
 from headrace.replicas.waiters import CommitWaiters
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -25,7 +26,8 @@ from headrace.wire.errors import ErrorCode, KafkaError
 
 class LeaderRole:
     __slots__ = (
-        "_broker", "_committed_log", "_deletions", "_index", "_log", "_name", "epoch", "leadership", "refusals",
+        "_broker", "_committed_log", "_deletions", "_index", "_log", "_name", "epoch", "leadership", "office",
+        "refusals",
     )  # fmt: skip
 
     def __init__(
@@ -35,6 +37,8 @@ class LeaderRole:
         self.leadership: Leadership | None = None
         """What is known of the other replicas; None if there are none."""
         self.refusals = Refusals()
+        self.office = OfficeClock(broker.clock)
+        """The time by which delayed records are due."""
         self._name = name
         self._index = index
         self._committed_log = committed_log

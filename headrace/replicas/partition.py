@@ -14,6 +14,7 @@ offset on belong to open transactions or come after such records: read_committed
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 
 from headrace.log.appended import Appended
@@ -27,9 +28,14 @@ from headrace.replicas.broker_context import BrokerContext
 from headrace.replicas.committed_log import CommittedLog
 from headrace.replicas.followed_log import FollowedLog
 from headrace.replicas.isr_changes import IsrChanges
+from headrace.replicas.lateness import Lateness
 from headrace.replicas.leader_role import LeaderRole
 from headrace.replicas.leadership import Joins, Leadership
+from headrace.replicas.office_clock import OfficeClock
+from headrace.replicas.reparking import cancel_before
 from headrace.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 
 class Partition:
@@ -53,9 +59,11 @@ class Partition:
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.lateness = Lateness()  # of what was released here
         self._broker = broker
         self._leader: LeaderRole | None = None  # while this broker leads
         self._resigned_epoch = -1  # it does not lead again in an epoch in which it gave up
+        self._delete_to = 0  # the log is to start here, once nothing before it is needed
         self._state_after: PartitionImage | None = None  # to be applied when the log has its new shape
 
     def __str__(self) -> str:
@@ -66,6 +74,11 @@ class Partition:
     @property
     def leads(self) -> bool:
         return self._leader is not None
+
+    @property
+    def office(self) -> OfficeClock | None:
+        """The time by which delayed records are due, while it leads."""
+        return None if self._leader is None else self._leader.office
 
     @property
     def leadership(self) -> Leadership | None:
@@ -122,6 +135,7 @@ class Partition:
         self.leader_epoch = leader.epoch
         self._leader = leader
         leader.begin(state)
+        self._look_for_due()
         self._broker.on_role(self.topic, self.index, True, leader.epoch)
 
     def _follow(self, state: PartitionImage) -> None:
@@ -219,6 +233,7 @@ class Partition:
                 internal=internal,
                 transactional=transactional,
                 prepared=prepared,
+                due_ms=leader.office.now_ms() if self.log.config.delayed else None,
             )
         except KafkaError as error:
             refusals.refused(records, error, now_ms)
@@ -228,8 +243,21 @@ class Partition:
         if not appended.duplicate:
             self.messages_in += appended.last_offset - appended.base_offset + 1
             self.bytes_in += len(records)
-            leader.grown(appended.base_offset, appended.visible_bytes)
+            leader.grown(appended.end_before, appended.visible_bytes)
+            if appended.written_from >= 0:
+                self._look_for_due()
         return appended
+
+    def append_notes(self, records: memoryview) -> Appended:
+        """Write notes of this leader, each with its mates (wire/notes.py)."""
+        leader = self._leading()
+        appended = self.log.append_notes(records, leader.epoch, now_ms=self._broker.clock.now_ms())
+        leader.grown(appended.end_before, appended.visible_bytes)
+        return appended
+
+    def _look_for_due(self) -> None:
+        if self._broker.releasing is not None:
+            self._broker.releasing.look(self)
 
     def append_end(self, end: TransactionEnd) -> Appended:
         """Write the end of a producer's transaction. One that is here already does no harm."""
@@ -246,6 +274,7 @@ class Partition:
         self.ends += 1
         if not appended.duplicate:
             leader.grown(appended.base_offset, appended.visible_bytes, ends=True)
+            self._look_for_due()
         return appended
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -290,6 +319,8 @@ class Partition:
         self.isr_changes.review()
         if self._leader is not None:
             self._leader.commit_more()
+            if self.log.start_offset < self._delete_to <= self.high_watermark:
+                self.log.advance_start(self._delete_to)
 
     # --- damage -----------------------------------------------------------------------------------------------------
 
@@ -361,7 +392,11 @@ class Partition:
         target = end if before == -1 else before
         if not 0 <= target <= end:
             raise KafkaError(ErrorCode.offset_out_of_range)
+        if self.log.schedule:
+            gone = cancel_before(self, target)
+            logger.info("%s: DeleteRecords up to offset %d cancels %d delayed records", self, target, gone)
         self.log.advance_start(target)
+        self._delete_to = target
         self.readers.wake_all()
         return self.log.start_offset
 

@@ -33,6 +33,8 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40  # base timestamp is the time after which tombstones may be removed (KIP-534)
+NOTE = 0x80  # a control batch that the broker has written for itself (notes.py)
+PRODUCIBLE = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL  # attributes that mean something from a client
 
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
@@ -78,6 +80,10 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def is_note(self) -> bool:
+        return bool(self.attributes & NOTE)
 
     @property
     def is_transactional(self) -> bool:

@@ -2,7 +2,8 @@
 
 Key: version 0 (2), type (2), 0 for abort and 1 for commit. Value: version 0 (2), epoch of the coordinator that decided
 (4). The batch header has the producer id and epoch, and no sequence. Written by the log; read by the log and by the
-coordinators' journals. Other control batches (types 2 and up) are not used by headrace; `read_marker` returns None.
+coordinators' journals. Of other control batches `read_marker` returns None: types 2 and up, which headrace does not
+use, and notes (notes.py), which look like a commit to clients that do not know them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from headrace.wire.batches import CONTROL, TRANSACTIONAL, Buffer
+from headrace.wire.batches import CONTROL, NOTE, TRANSACTIONAL, Buffer, read_header
 from headrace.wire.errors import Malformed
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
@@ -46,8 +47,11 @@ def skip_marker(first_offset: int, last_offset: int, leader_epoch: int, timestam
 
 
 def read_marker(buffer: Buffer, at: int = 0) -> EndMarker | None:
-    """The marker in the control batch at `at`; None if the batch is of another type, or was emptied by compaction."""
+    """The marker in the control batch at `at`; None if the batch is of another type, a note, or was emptied by
+    compaction."""
     try:
+        if read_header(buffer, at).attributes & NOTE:
+            return None
         records = decode(buffer, at)
         if len(records) != 1 or records[0].key is None or records[0].value is None:
             return None

@@ -32,6 +32,7 @@ __all__ = [
     "Record",
     "check_records",
     "decode",
+    "decode_section",
     "default_limit_bytes",
     "emptied_batch",
     "encode_batch",
@@ -166,6 +167,11 @@ def decode(batch: Buffer, at: int = 0, *, limit_bytes: int | None = None) -> lis
         header.base_timestamp,
         append_time=append_time,
     )
+
+
+def decode_section(section: Buffer, count: int, last_offset_delta: int, append_time: int) -> list[Record]:
+    """Records that have been put together from several batches; their offsets are those that they had there."""
+    return codec_twin.decode_records(section, count, 0, last_offset_delta, 0, append_time=append_time)
 
 
 def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Record]:

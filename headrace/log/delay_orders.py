@@ -1,0 +1,166 @@
+"""What the headers of a produced record ask for: a delay, a schedule, a cancel or a move.
+
+Pure, and independent of the time and of what is pending, so that it can be done off the event loop (opening.py). A
+header that cannot be understood, or that contradicts another, refuses the batch: INVALID_RECORD names the record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from enum import Enum
+from hashlib import blake2b
+from typing import NamedTuple
+
+from headrace.log.cron import BadCron, next_occasion
+from headrace.wire.batches import Buffer
+from headrace.wire.errors import InvalidRecords
+from headrace.wire.record_headers import Marked, marked_records
+
+MOST_DELAY_MS = 3660 * 24 * 3600 * 1000  # ten years
+DELAY, AT, CRON, ZONE, CANCEL, CANCEL_KEY, MOVE = (
+    b"headrace.delay-ms",
+    b"headrace.deliver-at",
+    b"headrace.cron",
+    b"headrace.cron-tz",
+    b"headrace.cancel",
+    b"headrace.cancel-key",
+    b"headrace.move",
+)
+NAMES = (DELAY, AT, CRON, ZONE, CANCEL, CANCEL_KEY, MOVE)
+_NUMBER = re.compile(rb"\d{1,18}")
+_SHOWN = 60  # bytes of a wrong value
+
+
+class Verb(Enum):
+    KEEP = "keep"
+    CANCEL = "cancel"
+    CANCEL_KEY = "cancel-key"
+    MOVE = "move"
+
+
+class Order(NamedTuple):
+    """Of one record of a batch, which lies at [start, stop) among its records."""
+
+    place: int
+    start: int
+    stop: int
+    key: bytes | None
+    verb: Verb
+    delay_ms: int | None = None
+    """When it is due, from now on; or `due_ms`; or `cron`."""
+    due_ms: int | None = None
+    cron: tuple[str, str] | None = None
+    target: int = -1
+    """The id that is cancelled or moved."""
+
+    def due(self, now_ms: int) -> int:
+        """When it is due. InvalidRecords if that is too far away, or never."""
+        try:
+            due_ms = self._due(now_ms)
+        except BadCron as error:
+            raise InvalidRecords([self.place], str(error)) from None
+        if due_ms - now_ms > MOST_DELAY_MS:
+            raise InvalidRecords([self.place], f"{AT.decode()} is more than ten years away")
+        return due_ms
+
+    def _due(self, now_ms: int) -> int:
+        if self.delay_ms is not None:
+            return now_ms + self.delay_ms
+        if self.due_ms is not None:
+            return self.due_ms
+        assert self.cron is not None
+        return next_occasion(*self.cron, now_ms)
+
+
+def orders_in(section: Buffer, count: int) -> Sequence[Order]:
+    """Of the records of an opened batch that have such headers, which are few or none in the usual batch."""
+    return [_order(marked) for marked in marked_records(section, count, NAMES)]
+
+
+def key_digest(key: bytes | None) -> int:
+    """What is remembered of the key of a record that waits; 0 without a key."""
+    if key is None:
+        return 0
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big", signed=True)
+
+
+def _order(marked: Marked) -> Order:
+    place, start, stop, key, marks = marked
+    if len(marks) == 1 and marks[0][0] == 0:  # as nearly always
+        return Order(place, start, stop, key, Verb.KEEP, _number(place, DELAY, marks[0][1], MOST_DELAY_MS))
+    values: dict[bytes, bytes] = {}
+    for which, value in marks:
+        name = NAMES[which]
+        if name in values:
+            raise InvalidRecords([place], f"the header {name.decode()} stands there twice")
+        if value is None:
+            raise InvalidRecords([place], f"the header {name.decode()} has no value")
+        values[name] = value
+    _check_alone(place, values)
+    if CANCEL in values:
+        return Order(place, start, stop, key, Verb.CANCEL, target=_number(place, CANCEL, values[CANCEL]))
+    if CANCEL_KEY in values:
+        return Order(place, start, stop, values[CANCEL_KEY], Verb.CANCEL_KEY)
+    delay_ms = due_ms = cron = None
+    if DELAY in values:
+        delay_ms = _number(place, DELAY, values[DELAY], MOST_DELAY_MS)
+    elif AT in values:
+        due_ms = _time(place, values[AT])
+    else:
+        cron = _cron(place, values)
+    if MOVE in values:
+        target = _number(place, MOVE, values[MOVE])
+        return Order(place, start, stop, key, Verb.MOVE, delay_ms, due_ms, target=target)
+    return Order(place, start, stop, key, Verb.KEEP, delay_ms, due_ms, cron)
+
+
+def _check_alone(place: int, values: dict[bytes, bytes]) -> None:
+    """Which of these headers go together."""
+    times = [name for name in (DELAY, AT, CRON) if name in values]
+    for name in (CANCEL, CANCEL_KEY):
+        if name in values and len(values) > 1:
+            raise InvalidRecords([place], f"the header {name.decode()} goes with no other of headrace's delay headers")
+    if len(times) > 1:
+        raise InvalidRecords([place], f"{times[0].decode()} and {times[1].decode()} contradict each other")
+    if ZONE in values and CRON not in values:
+        raise InvalidRecords([place], f"{ZONE.decode()} means nothing without {CRON.decode()}")
+    if MOVE in values and (not times or CRON in values):
+        raise InvalidRecords(
+            [place], f"{MOVE.decode()} needs the new time, in {DELAY.decode()} or {AT.decode()}, and takes no cron"
+        )
+
+
+def _number(place: int, name: bytes, value: bytes | None, most: int = 2**63 - 1) -> int:
+    if value is not None and _NUMBER.fullmatch(value) and (found := int(value)) <= most:
+        return found
+    raise InvalidRecords([place], f"{name.decode()} is {_shown(value)}: it must be a whole number from 0 to {most}")
+
+
+def _time(place: int, value: bytes) -> int:
+    """Milliseconds since 1970, or ISO 8601 with a zone."""
+    if _NUMBER.fullmatch(value):
+        return int(value)
+    try:
+        at = datetime.fromisoformat(value.decode("ascii"))
+        if at.tzinfo is not None and (due_ms := int(at.timestamp() * 1000)) >= 0:
+            return due_ms
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidRecords(
+        [place],
+        f"{AT.decode()} is {_shown(value)}: it must be milliseconds since 1970, or a time like "
+        "2030-01-31T08:00:00Z, with its zone",
+    )
+
+
+def _cron(place: int, values: dict[bytes, bytes]) -> tuple[str, str]:
+    try:
+        return values[CRON].decode("ascii"), values.get(ZONE, b"UTC").decode("ascii")
+    except UnicodeDecodeError:
+        raise InvalidRecords([place], f"{CRON.decode()} is {_shown(values[CRON])}: it must be ASCII") from None
+
+
+def _shown(value: bytes | None) -> str:
+    return "null" if value is None else repr(value[:_SHOWN])[1:]
