@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import machine, report
+from bench.delayed.sizes import with_pending
 from bench.figures import Samples
 from bench.peers import CACHE, KAFKA_VERSION, HeadraceRecipe, KafkaRecipe
 from bench.processes import Children
@@ -40,8 +41,7 @@ def main() -> int:
     CACHE.mkdir(exist_ok=True)
     sizes = QUICK if options.quick else Sizes()
     if options.pending:
-        more = dataclasses.replace(sizes.delays, pending=options.pending)
-        sizes = dataclasses.replace(sizes, delays=more)
+        sizes = dataclasses.replace(sizes, delays=with_pending(sizes.delays, options.pending))
     when, begin, load_before = time.strftime("%Y-%m-%d %H:%M"), time.monotonic(), machine.load_average()
     with _data_folder(options.folder) as folder, Children() as children:
         bench = Bench(children, folder, sizes, options.rounds, options.warm)
@@ -81,7 +81,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=CACHE, help="folder for data during the run: on the disk to measure"
     )
-    parser.add_argument("--pending", type=int, metavar="COUNT", help="pending messages in the section delays")
+    parser.add_argument(
+        "--pending", type=int, metavar="COUNT", help="so many pending messages in the section delays, on headrace alone"
+    )
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     return options

@@ -49,12 +49,14 @@ class Delays:
     def parts(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """The parts of the section with their names: if one fails, the next is still measured."""
         yield f"delays, {HEADRACE}", self._headrace
+        if self._sizes.headrace_only:
+            return
         yield f"delays, {NatsServer.name}", lambda: self._peer(NatsServer)
         yield f"delays, {RedisServer.name}", lambda: self._peer(RedisServer)
 
     def _headrace(self) -> None:
         server = HeadraceServer(self._children, self._folder / "delays-headrace")
-        self._measure(server, lambda: self._upkeep(server))
+        self._measure(server, lambda: None if self._sizes.headrace_only else self._upkeep(server))
 
     def _upkeep(self, server: HeadraceServer) -> None:
         upkeep = Upkeep(self._children, self._folder, self._generator, self._samples, self._sizes.produced)
