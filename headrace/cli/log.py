@@ -14,6 +14,7 @@ import typer
 
 from headrace.cli.message_text import header_document, put_bytes
 from headrace.cli.moments import describe_moment
+from headrace.cli.note_words import note_document, note_in, note_words
 from headrace.cli.options import command_group, examples
 from headrace.cli.screen import plural, remark
 from headrace.cli.segment_chain import SegmentChain
@@ -92,12 +93,18 @@ def print_batch(segment: Path, batch: StoredBatch, with_records: bool, as_json: 
     opened = read_records(batch) if with_records and batch.crc_ok else []
     damage = opened if isinstance(opened, Damage) else None
     records = opened if isinstance(opened, list) else []
+    note = note_in(batch)
     if as_json:
-        if with_records:
+        if note is not None:
+            document["note"] = note_document(note, batch.header.base_offset)
+        elif with_records:
             document["records"] = [record_document(record) for record in records]
         typer.echo(json.dumps(document, ensure_ascii=False))
         return damage
     typer.echo(batch_line(batch))
+    if note is not None:
+        typer.echo(f"    {note_words(note, batch.header.base_offset)}")
+        return damage
     for record in records:
         typer.echo(record_line(record))
     return damage

@@ -120,7 +120,7 @@ class Appending:
             segment = self._write(records, offset, now_ms)
             try:
                 offset = base_offset
-                fresh = repeat(None) if sifted is None else chain(repeat(None, notes), sifted.fresh)
+                fresh = repeat(None) if sifted is None else chain(repeat([], notes), sifted.fresh)
                 for (at, header), ids in zip(found, fresh, strict=False):
                     following = offset + header.last_offset_delta + 1
                     timestamp = header.max_timestamp if append_time_ms < 0 or header.is_note else append_time_ms

@@ -25,10 +25,8 @@ class BadCron(ValueError):
 def time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError
-        raise BadCron(f"the time zone {name!r} is unknown") from None
-    except KeyError:
-        raise BadCron(f"the time zone {name!r} is unknown") from None
+    except (OSError, ValueError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        raise BadCron(f"the time zone {name[:_LONGEST]!r} is unknown") from None
 
 
 @lru_cache(maxsize=4096)

@@ -14,17 +14,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
 from headrace.log import timestamps
 from headrace.log.derived import PLAIN, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch
 from headrace.log.id_journal import Frame, IdJournal, Kind
 from headrace.log.id_window import DIGEST_BYTES, NO_TRANSACTION, IdWindow
-from headrace.log.opening import Keeps, OpenBatch, Scan
+from headrace.log.note_pairs import OpenNote
+from headrace.log.opening import Keeps, OpenBatch, Scan, scanned_note
 from headrace.log.producer_state import ProducerStates
+from headrace.log.reading import segment_at
 from headrace.wire import records as wire_records
 from headrace.wire.batches import BatchHeader
 from headrace.wire.errors import Malformed
+from headrace.wire.notes import NoteKind, read_note
 
 
 def _digests(values: Sequence[bytes | None]) -> list[bytes | None]:
@@ -48,6 +52,7 @@ class Dedup:
     def __init__(self, window: IdWindow, journal: IdJournal) -> None:
         self.window = window
         self.journal = journal
+        self._open: tuple[OpenNote, list[bytes]] | None = None  # a note whose mates have not come, and its ids
 
     def sift(self, batches: Sequence[OpenBatch], now_ms: int) -> Sifted:
         """Leave out records whose ids are known now."""
@@ -73,8 +78,20 @@ class Dedup:
         return keep
 
     def learn(self, batch: StoredBatch) -> None:
-        """A batch that lies in the log: all its ids are new. One that cannot be opened has none."""
+        """A batch that lies in the log: all its ids are new. One that cannot be opened has none. Parked records count
+        with their mate, as on the leader, and not again when they are released."""
         header = batch.header
+        if self._open is not None:
+            note, digests = self._open
+            counts = note.follows(header)
+            self._open = None if counts is not None else self._open
+            if counts:
+                self._add(digests, note.note.producer_id, header.next_offset, batch.now_ms)
+                if note.note.kind is NoteKind.RELEASE:
+                    return
+        if header.is_note:
+            self._meet_note(batch)
+            return
         if header.is_control:
             marker = batch.marker()
             if marker is not None:
@@ -82,6 +99,21 @@ class Dedup:
             return
         digests = _digests_in(batch) if batch.ids is None else batch.ids
         self._add(digests, _transaction_of(header), header.next_offset, batch.now_ms)
+
+    def _meet_note(self, batch: StoredBatch) -> None:
+        note = read_note(*batch.stored())
+        if note is None or not note.mates:
+            return
+        digests = batch.ids
+        if digests is None:
+            (found,) = scanned_note(note, (ID_SCAN,))
+            digests = [digest for digest in found if digest is not None]
+        self._open = OpenNote(note, batch.header), digests
+        note.records = b""
+
+    def covers(self, end_offset: int) -> int:
+        """Up to where all is known, if the log ends at `end_offset`."""
+        return end_offset if self._open is None else self._open[0].offset
 
     def ended(self, producer_id: int, next_offset: int, *, commit: bool, now_ms: int) -> None:
         """A transaction has ended, by a marker that lies before `next_offset`."""
@@ -165,7 +197,8 @@ class SeenIds(DerivedState):
     def snapshot(self, moment: Moment) -> Store | None:
         if self.dedup is None or moment.occasion not in (Occasion.SYNC, Occasion.CHECKPOINT):
             return None
-        end_offset, now_ms, first_open = moment.end_offset, moment.now_ms, self._producers.first_unstable()
+        end_offset, now_ms = self.dedup.covers(moment.end_offset), moment.now_ms
+        first_open = self._producers.first_unstable()
         journal = self.dedup.journal
         write = partial(
             journal.write,
@@ -202,7 +235,22 @@ def _loaded(log: LogOnDisk, first_open: int | None) -> tuple[Dedup, int]:
         first = log.segments[0].base_offset
         within = timestamps.find_time(log.segments, now_ms - config.dedup_window_ms, first, end)
         covered = min(end if within is None else within[0], end if first_open is None else first_open)
+        covered = _pair_start(log, covered)
     return Dedup(window, journal), covered
+
+
+def _pair_start(log: LogOnDisk, offset: int) -> int:
+    """Where the batch begins that has this offset, or the note before it: notes have no time, and this one may have the
+    ids of its mate's records."""
+    first = log.segments[0].base_offset
+    if not first < offset < log.end_offset:
+        return offset
+    segment = log.segments[segment_at(log.segments, offset)]
+    position = segment.locate(offset, wait=True)
+    found = islice(segment.headers(position, segment.size, wait=True), 1)
+    start = min([offset, *(header.base_offset for _, header in found)])
+    is_note = start > first and any(batch.header.is_note for batch in log.batches(start - 1, start))
+    return start - 1 if is_note else start
 
 
 def _digests_in(batch: StoredBatch) -> list[bytes]:

@@ -32,6 +32,7 @@ from headrace.wire.batches import (
     walk,
 )
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed, TooMuch
+from headrace.wire.notes import Note, read_note
 
 ON_LOOP_BYTES = 256 << 10
 """As much work as takes about a millisecond: bytes that are decompressed."""
@@ -256,6 +257,15 @@ def _scanned(section: Buffer, header: BatchHeader, wanted: Wanted) -> tuple[Any,
     return tuple([scan.read(of_header) for scan, of_header in zip(wanted.scans, values, strict=True)])
 
 
+def scanned_note(note: Note, scans: Sequence[Scan]) -> tuple[Any, ...]:
+    """What scans read of the records in a note; nothing, if they cannot be read."""
+    try:
+        values = wire_records.scan_headers(note.records, len(note.ids), tuple(scan.header for scan in scans))
+    except Malformed:
+        values = [[] for _ in scans]
+    return tuple([scan.read(of_header) for scan, of_header in zip(scans, values, strict=True)])
+
+
 def _rewrite(run: Opened, keeps: Keeps) -> tuple[memoryview, Found]:
     batches: Iterable[Buffer] = (
         run.wanted.sealed(batch.header, batch.section, keep)
@@ -303,7 +313,11 @@ def _followed(wanted: Wanted, most: int, on_loop: bool, records: memoryview) -> 
             records = records[:at]
             break
         scanned = tuple(scan.read([]) for scan in wanted.scans)
-        if header.record_count and not header.is_control:
+        note = read_note(records, at) if header.is_note else None
+        if note is not None:
+            scanned = scanned_note(note, wanted.scans)
+            count += len(note.ids)
+        elif header.record_count and not header.is_control:
             try:
                 _, section = wire_records.open_batch(records, at, left if on_loop else None)
                 left -= wanted.opening_cost(header, len(section)) if on_loop else len(section)

@@ -23,11 +23,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from headrace.log.derived import MARKER, NOTES, PLAIN, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch
+from headrace.log.note_pairs import OpenNote
 from headrace.log.partition_folder import PartitionFolder
-from headrace.log.pending import GONE, Pending
+from headrace.log.pending import Pending
 from headrace.log.schedule import Schedule
 from headrace.log.segment import segment_path
-from headrace.wire.batches import NO_PRODUCER_ID, BatchHeader
+from headrace.wire.batches import NO_PRODUCER_ID
 from headrace.wire.checksum import crc32c
 from headrace.wire.notes import Note, read_note
 
@@ -36,28 +37,6 @@ _HEAD = struct.Struct(">4sHHI")
 _COLUMN = struct.Struct(">qq")
 _MAGIC = b"HRSC"
 _VERSION = 1
-
-
-class OpenNote:
-    """A note that waits for its mates."""
-
-    __slots__ = ("_left", "_next_offset", "note", "offset")
-
-    def __init__(self, note: Note, header: BatchHeader) -> None:
-        self.note = note
-        self.offset = header.base_offset
-        self._left = note.mates
-        self._next_offset = header.next_offset
-
-    def follows(self, header: BatchHeader) -> bool | None:
-        """Whether the note counts, now that this batch is there; None as long as that is open."""
-        if header.base_offset != self._next_offset or header.is_note:
-            return False
-        self._left -= 1
-        self._next_offset = header.next_offset
-        if self._left:
-            return None
-        return header.crc & 0xFFFFFFFF == self.note.mate_crc
 
 
 class Scheduled(DerivedState):
@@ -211,8 +190,9 @@ def _encoded(schedule: Schedule) -> bytes:
     columns = [(NO_PRODUCER_ID, schedule.pending), *schedule.held.items()]
     parts = [_HEAD.pack(_MAGIC, _VERSION, 0, len(columns))]
     for producer_id, column in columns:
-        parts.append(_COLUMN.pack(producer_id, len(column.ids)))
-        parts.extend(_swapped(values) for values in (column.ids, column.dues, column.notes, column.keys))
+        values = column.columns()
+        parts.append(_COLUMN.pack(producer_id, len(values[0])))
+        parts.extend(map(_swapped, values))
     body = b"".join(parts)
     return body + crc32c(body).to_bytes(4, "big")
 
@@ -228,16 +208,19 @@ def _decoded(data: bytes) -> Schedule | None:
     for _ in range(count):
         producer_id, rows = _COLUMN.unpack_from(data, at)
         at += _COLUMN.size
-        column = Pending()
-        for values in (column.ids, column.dues, column.notes, column.keys):
-            values.frombytes(data[at : at + 8 * rows])
-            if sys.byteorder == "little":
-                values.byteswap()
-            at += 8 * rows
-        column.live = rows - column.dues.count(GONE)
-        column.close_up()
-        schedule.adopt(producer_id, column)
+        columns = [_read(data, at + 8 * rows * place, rows) for place in range(4)]
+        at += 32 * rows
+        waiting = Pending()
+        waiting.adopt(columns)
+        schedule.adopt(producer_id, waiting)
     return schedule
+
+
+def _read(data: bytes, at: int, rows: int) -> array[int]:
+    values = array("q", data[at : at + 8 * rows])
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values
 
 
 def _swapped(values: array[int]) -> bytes:

@@ -82,6 +82,7 @@ def broker_metrics(
     yield loop
     yield GaugeMetricFamily("headrace_event_loop_lag_max_seconds", "The largest of these since the start.", lag.worst_s)
     yield from _partition_metrics(host)
+    yield from _delay_metrics(host)
 
 
 def _partition_metrics(host: ReplicaHost) -> Iterator[Metric]:
@@ -114,6 +115,34 @@ def _partition_metrics(host: ReplicaHost) -> Iterator[Metric]:
             forgotten.add_metric(name, partition.log.ids_forgotten)
         offline.add_metric(name, 0 if partition.log.offline is None else 1)
     yield from (messages, bytes_in, bytes_out, size, start, end, duplicates, forgotten, offline)
+
+
+def _delay_metrics(host: ReplicaHost) -> Iterator[Metric]:
+    """Of partitions that this broker leads and that have, or had, delayed records."""
+    labels = ["topic", "partition"]
+    pending = GaugeMetricFamily("headrace_delayed_pending", "Delayed records that wait to be due.", labels=labels)
+    held = GaugeMetricFamily("headrace_delayed_held", "Delayed records in open transactions.", labels=labels)
+    overdue = GaugeMetricFamily(
+        "headrace_delayed_overdue_seconds", "For how long the oldest due record has not been released.", labels=labels
+    )
+    released = CounterMetricFamily("headrace_delayed_released", "Delayed records released.", labels=labels)
+    cancelled = CounterMetricFamily("headrace_delayed_cancelled", "Delayed records cancelled.", labels=labels)
+    lateness = HistogramMetricFamily(
+        "headrace_delayed_lateness_seconds", "How late delayed records were released.", labels=labels
+    )
+    for partition in host.partitions():
+        schedule, office = partition.log.schedule, partition.office
+        if office is None or not (schedule or schedule.released or schedule.cancelled):
+            continue
+        name = [partition.topic, str(partition.index)]
+        next_ms = schedule.next_ms()
+        pending.add_metric(name, len(schedule.pending))
+        held.add_metric(name, sum(map(len, schedule.held.values())))
+        overdue.add_metric(name, 0 if next_ms is None else max(0, office.now_ms() - next_ms) / 1000)
+        released.add_metric(name, schedule.released)
+        cancelled.add_metric(name, schedule.cancelled)
+        lateness.add_metric(name, list(partition.lateness.buckets()), partition.lateness.total_s)
+    yield from (pending, held, overdue, released, cancelled, lateness)
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], latencies: Latencies) -> None:

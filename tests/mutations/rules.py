@@ -20,6 +20,8 @@ CLUSTER = "tests.unit.cluster.test_controller_cluster"
 SETTINGS = "tests.unit.cluster.test_settings_in_force"
 LOG = "tests.unit.log"
 HERE = "tests.mutations.scenarios"
+SCHEDULE = "tests.unit.log.test_schedule"
+RELEASING = "tests.unit.replicas.test_releasing"
 
 
 class Case(NamedTuple):
@@ -62,6 +64,11 @@ RULES = {
     26: "a coordinator that loads says so, and answers when it is committed",
     27: "a follower serves only what it knows to be committed",
     47: "what was decided before work off the event loop is decided again after it",
+    48: "a note counts only when its mates follow it",
+    49: "what a transaction delays waits for its commit",
+    50: "what is delayed is released when it is due and decided, in order, and not before",
+    51: "no replica drops a record that waits, and what is not committed keeps it",
+    52: "a jump of the wall clock releases nothing early and keeps nothing back",
 }
 
 CASES = [
@@ -457,5 +464,119 @@ CASES = [
         "            self._check_follows(epoch)\n",
         "            scanned = await self._broker.compute(unprepared.step, records)\n",
         f"{REPLICATION}:test_what_an_earlier_leader_sent_is_not_stored_once_it_has_been_opened",
+    ),
+    case(
+        48,
+        "log.note_pairs",
+        "        return header.crc & 0xFFFFFFFF == self.note.mate_crc",
+        "        return True",
+        f"{SCHEDULE}:test_a_follower_that_is_elected_between_note_and_mate_starts_from_what_counts",
+    ),
+    case(
+        48,
+        "log.scheduled",
+        "        if note is not None and note.mates:",
+        "        if False:",
+        f"{SCHEDULE}:test_a_follower_that_got_the_note_alone_has_parked_nothing_until_the_mate_comes",
+    ),
+    case(
+        48,
+        "log.parking",
+        "        for at, header in found:\n            stamp_append_time(",
+        "        for at, header in []:\n            stamp_append_time(",
+        f"{SCHEDULE}:test_the_note_names_the_mate_as_it_is_stored",
+        True,
+        None,
+    ),
+    case(
+        49,
+        "log.parking",
+        "        producer_id=batch.header.producer_id if batch.header.is_transactional else NO_PRODUCER_ID,\n",
+        "        producer_id=NO_PRODUCER_ID,\n",
+        f"{SCHEDULE}:test_what_a_transaction_parked_waits_for_its_end",
+        False,
+        False,
+    ),
+    case(
+        49,
+        "log.schedule",
+        "        if not commit:\n",
+        "        if False:\n",
+        f"{SCHEDULE}:test_what_a_transaction_parked_waits_for_its_end",
+        False,
+        False,
+    ),
+    case(
+        50,
+        "replicas.releasing",
+        "schedule.due(office.now_ms(), _AT_ONCE, partition.last_stable_offset)",
+        "schedule.due(office.now_ms(), _AT_ONCE, partition.log.end_offset)",
+        f"{RELEASING}:test_what_is_not_decided_is_not_released_and_does_not_stop_others",
+    ),
+    case(
+        50,
+        "log.due_wheel",
+        "            if due_ms > now_ms or due_ms >= closed_ms:",
+        "            if due_ms >= closed_ms:",
+        f"{SCHEDULE}:test_a_batch_of_both_kinds_is_split_and_offsets_are_what_the_producer_is_told",
+    ),
+    case(
+        50,
+        "log.due_wheel",
+        "        for due_ms in heapq.nsmallest(limit + _AT_ONCE, exact.order):",
+        "        for due_ms in heapq.nlargest(limit + _AT_ONCE, exact.order):",
+        f"{RELEASING}:test_a_restart_releases_what_came_due_meanwhile_in_order",
+    ),
+    case(
+        51,
+        "log.trimming",
+        "                count = self._without_what_waits(count)\n",
+        "",
+        f"{SCHEDULE}:test_retention_drops_no_segment_with_a_record_that_waits",
+    ),
+    case(
+        51,
+        "log.schedule",
+        "        firsts = [note for _, note in self._moved]",
+        "        firsts: list[int] = []",
+        f"{SCHEDULE}:test_retention_drops_no_segment_with_a_record_that_waits",
+    ),
+    case(
+        51,
+        "log.schedule",
+        "        if not deleting:\n",
+        "        if False:\n",
+        f"{SCHEDULE}:test_a_release_that_is_not_committed_keeps_what_it_released",
+    ),
+    case(
+        51,
+        "log.trimming",
+        "                offset = min(offset, self._states.scheduled.needed_from("
+        "tail.committed_offset, deleting=True))\n",
+        "",
+        f"{SCHEDULE}:test_the_start_of_a_log_does_not_pass_what_waits",
+    ),
+    case(
+        51,
+        "replicas.reparking",
+        "            await repark(partition, partition.log.unwanted_before, self._notes)\n",
+        "",
+        "tests.unit.replicas.test_reparking:test_a_delay_of_an_hour_outlives_a_retention_of_a_second",
+    ),
+    case(
+        52,
+        "replicas.office_clock",
+        "        return self._since_ms + int((self._clock.monotonic() - self._since_s) * 1000)",
+        "        return self._clock.now_ms()",
+        f"{RELEASING}:test_a_jump_of_the_wall_clock_changes_nothing",
+        3_600_000,
+    ),
+    case(
+        52,
+        "replicas.partition",
+        "                due_ms=leader.office.now_ms() if self.log.config.delayed else None,\n",
+        "                due_ms=None,\n",
+        f"{RELEASING}:test_a_jump_of_the_wall_clock_changes_nothing",
+        3_600_000,
     ),
 ]  # fmt: skip

@@ -199,3 +199,17 @@ def test_segments_follow_each_other_without_a_checkpoint_too(folder: Path) -> No
 
 def test_a_single_segment_says_nothing_about_its_neighbours(folder: Path) -> None:
     assert dump(segment_of(folder, 3))[0] == 0
+
+
+def test_notes_are_told_in_words(tmp_path: Path) -> None:
+    log = open_log(RealDisk(), TopicConfig(delayed=True), tmp_path / "orders-0")
+    for headers in ((("headrace.delay-ms", b"1000"),), (("headrace.cancel", b"1"),)):
+        log.append(memoryview(encode_batch([Record(0, NOW, None, b"x", headers)])), 0, now_ms=NOW)
+    log.close()
+    status, lines, _ = dump(tmp_path, "--records")
+    assert status == 0
+    told = [line.strip() for line in lines if line.strip().startswith("note")]
+    assert told[0].startswith("note PARK: the next batch is its mate; 1 is due 2023-11-14")
+    assert told[1] == "note PARK: the next batch is its mate; 1 is cancelled"
+    first, *_ = [json.loads(line) for line in dump(tmp_path, "--json")[1]]
+    assert first["note"]["kept"] == [{"id": 1, "due": NOW + 1000}]

@@ -225,11 +225,12 @@ def test_a_follower_that_is_elected_between_note_and_mate_starts_from_what_count
     source = open_log(SimDisk(), CONFIG)
     delayed(source, b"a")
     data = bytearray(source.read(0, 1 << 20, 2, at_least_one=True).load())
-    log = open_log(SimDisk(), TopicConfig())
-    log.append_as_follower(memoryview(data)[: read_header(data).size])
-    put(log, record(0, b"other"))
-    assert waiting(log) == {}
-    assert seen(log) == [(1, b"other")]
+    for config in (TopicConfig(), CONFIG):
+        log = open_log(SimDisk(), config)
+        log.append_as_follower(memoryview(data)[: read_header(data).size])
+        put(log, record(0, b"other"))
+        assert waiting(log) == {}
+        assert seen(log) == [(1, b"other")]
 
 
 def test_what_was_cut_off_is_undone() -> None:
@@ -378,3 +379,42 @@ def test_pages_of_what_waits_have_the_records() -> None:
     assert [(each.id, each.due_ms - NOW) for each in page] == [(first + 1, 1000), (first + 2, 1000)]
     assert [decode_section(each.body, 1, 100, 0)[0].value for each in page] == [b"b", b"c"]
     assert [each.id for each in log.pending_page(0, 100, wait=True)] == [1, 2, 3, 5]
+
+
+WITH_IDS = TopicConfig(delayed=True, dedup_window_ms=60_000)
+
+
+@pytest.mark.parametrize("way", ["leader", "follower", "recovered", "restarted"])
+def test_the_id_of_a_delayed_record_counts_from_when_it_was_produced(way: str) -> None:
+    disk = SimDisk()
+    log = open_log(disk, WITH_IDS)
+    put(log, record(0, b"a", 1000, id="1"), record(0, b"b", id="2"))
+    assert release_due(log, 50_000) == 1
+    if way == "follower":
+        source, log = log, open_log(SimDisk(), WITH_IDS)
+        while log.end_offset < source.end_offset:
+            data = memoryview(bytearray(source.read(log.end_offset, 1, source.end_offset, at_least_one=True).load()))
+            log.append_as_follower(data, NOW, log.scanned(data))
+            log.sync()
+    elif way == "recovered":
+        log.abandon()
+        log = open_log(disk, WITH_IDS)
+    elif way == "restarted":
+        log.close()
+        log = open_log(disk, WITH_IDS)
+    put(log, record(0, b"again", 1000, id="1"), record(0, b"again", id="2"), record(0, b"last", id="3"))
+    assert not log.schedule
+    assert [value for _, value in seen(log)] == [b"b", b"a", b"last"]
+    late = encode_batch([record(0, b"new", id="1")])
+    assert log.append(memoryview(late), 0, now_ms=NOW + 61_000).visible_bytes > 0, "the window has passed"
+
+
+def test_the_ids_of_a_note_without_its_mate_do_not_count() -> None:
+    source = open_log(SimDisk(), WITH_IDS)
+    put(source, record(0, b"a", 1000, id="1"))
+    data = bytearray(source.read(0, 1 << 20, 2, at_least_one=True).load())
+    log = open_log(SimDisk(), WITH_IDS)
+    note = memoryview(data)[: read_header(data).size]
+    log.append_as_follower(note, NOW, log.scanned(note))
+    put(log, record(0, b"again", id="1"))
+    assert [value for _, value in seen(log)] == [b"again"]
