@@ -143,6 +143,13 @@ class ConsumerReader:
     def read(
         self, wanted: WantedPartition, partition: Partition, max_bytes: int, *, at_least_one: bool
     ) -> PartitionRead[WantedPartition]:
+        news = self.admit(wanted, partition)
+        if news is not None:
+            return news
+        found = partition.read(wanted.offset, max_bytes, at_least_one=at_least_one, stable=self.stable)
+        return PartitionRead(wanted, partition, found)
+
+    def admit(self, wanted: WantedPartition, partition: Partition) -> PartitionRead[WantedPartition] | None:
         rack, leads = self._rack, partition.leads
         if rack and not leads:
             partition.check_follower(wanted.leader_epoch, wanted.offset)
@@ -155,8 +162,7 @@ class ConsumerReader:
             nearest = self._host.nearest(partition, rack, wanted.offset)
             if nearest is not None:
                 return PartitionRead(wanted, partition, preferred=nearest)
-        found = partition.read(wanted.offset, max_bytes, at_least_one=at_least_one, stable=self.stable)
-        return PartitionRead(wanted, partition, found)
+        return None
 
 
 class _WaitingFetch:

@@ -96,6 +96,11 @@ class PartitionReader(Protocol[W]):
         """Raises KafkaError if this client may not read here."""
         ...
 
+    def admit(self, wanted: W, partition: Partition) -> PartitionRead[W] | None:
+        """As `read`, without records: the news that a client must have instead of these. Asked by those who see
+        views."""
+        ...
+
 
 class Attempt(Generic[W]):
     """One pass over the partitions of a fetch."""
@@ -207,10 +212,13 @@ class FetchReading:
         """Whether it can be read here; what it delivers comes later."""
         reader.check(view.name)
         partition = self._host.find_base(view, wanted.index)
-        read = reader.read(wanted, partition, 0, at_least_one=False)
+        read = reader.admit(wanted, partition)
+        if read is None:
+            log = partition.log
+            if not log.start_offset <= wanted.offset <= log.end_offset:
+                raise KafkaError(ErrorCode.offset_out_of_range)
+            read = PartitionRead(wanted, partition, EMPTY)
         read.view = view
-        if read.slice is not None:
-            read.slice, read.records = EMPTY, b""
         return partition, read
 
     def _find(self, wanted: W, reader: PartitionReader[W]) -> Partition:

@@ -161,6 +161,9 @@ class ReplicaReader:
         self.stable = False
         self._gate = gate
 
+    def admit(self, wanted: WatchedPartition, partition: Partition) -> PartitionRead[WatchedPartition] | None:
+        return None
+
     def check(self, topic: str) -> None:
         self._gate.check_replica(self.caller, topic)
 

@@ -12,6 +12,7 @@ Partitions of other topics in the same fetch are read as always (fetch_reading.p
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Mapping
 
@@ -20,7 +21,7 @@ from msgspec import Struct
 from headrace.api.contract import Steps
 from headrace.api.fetch_reading import Attempt, FetchReading, PartitionRead, PartitionReader
 from headrace.api.fetch_sessions import WantedPartition
-from headrace.api.pieces import settled
+from headrace.api.pieces import PIECE, settled
 from headrace.api.view_content import Look, ViewContent, content_of
 from headrace.log.reading import Slice
 from headrace.log.tag_search import KeptBatches
@@ -28,9 +29,12 @@ from headrace.log.visible import closed
 from headrace.model.image import TopicImage
 from headrace.replicas.partition import Partition
 from headrace.replicas.waiters import Audience, Wait
+from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 from headrace.world.threads import Computing
+
+logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.02
 _MOST_LOOKS = 32  # that wait for the thread
@@ -146,7 +150,9 @@ class ViewFetch:
 
     async def _look(self, attempt: Attempt[WantedPartition]) -> None:
         left = self._max_bytes - attempt.size - sum(len(seen.records) for seen in self._seen.values())
-        for read, view, partition in _views(attempt):
+        for at, (read, view, partition) in enumerate(_views(attempt), 1):
+            if at % PIECE == 0:
+                await asyncio.sleep(0)
             seen = self._seen.setdefault(_key(read), _Seen(read.wanted.offset, bytearray()))
             room = min(left, read.wanted.max_bytes - len(seen.records))
             content, stable = self._views.content(view), self._reader.stable
@@ -155,14 +161,21 @@ class ViewFetch:
                 seen.epoch = partition.leader_epoch if seen.epoch == -1 else seen.epoch
                 self._views.count(view)
             elif room > 0 or not any(other.records for other in self._seen.values()):
-                before = len(seen.records)
-                seen.add(await self._views.look(view, partition, seen.next_offset, max(room, 0), stable=stable))
-                left -= len(seen.records) - before
+                try:
+                    look = await self._views.look(view, partition, seen.next_offset, max(room, 0), stable=stable)
+                except OSError as error:
+                    logger.error("view %s: partition %s cannot be read: %s", view.name, partition, error)
+                    read.partition, read.slice, read.error = None, None, ErrorCode.kafka_storage_error
+                    attempt.urgent = True
+                    continue
+                seen.add(look)
+                left -= len(look.records)
             else:
                 seen.at_end = False
 
     async def _wait(self, attempt: Attempt[WantedPartition], begun: float) -> None:
-        """For new records, and until the last look is 20 ms ago."""
+        """For new records, and until the last look is 20 ms ago; longer if it took long, as for many partitions."""
+        spent_s = self._clock.monotonic() - begun
         audience = Audience.STABLE if self._reader.stable else Audience.COMMITTED
         partitions = [read.partition for read in attempt.reads if read.partition is not None]
         wait = Wait(partitions, audience, 1, self._left_s, self._clock)  # before it is seen whether some came meanwhile
@@ -172,7 +185,7 @@ class ViewFetch:
                 await wait.due
         finally:
             wait.due.cancel()
-        pause_s = min(self._left_s, begun + _PAUSE_S - self._clock.monotonic())
+        pause_s = min(self._left_s, begun + max(_PAUSE_S, 4 * spent_s) - self._clock.monotonic())
         if pause_s > 0:
             await self._clock.sleep(pause_s)
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 app = command_group(
     "Create, show and delete views of topics by tag.",
-    "headrace topic create orders -c headrace.tags.enable=true",
     "headrace view create orders.urgent --of orders --tag urgent",
-    "headrace consume orders.urgent --exit",
+    "headrace view list",
+    "headrace view delete orders.urgent",
 )
 
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="Name of the view.")]

@@ -17,7 +17,7 @@ from headrace.cluster.change import Change
 from headrace.cluster.store import Create
 from headrace.model import topic_config
 from headrace.model.image import ClusterImage, TopicImage
-from headrace.model.tag_filter import TAGS_ENABLE, VIEW_OF, VIEW_PREFIX, tag_filter
+from headrace.model.tag_filter import TAGS_ENABLE, VIEW_OF, VIEW_PREFIX, VIEW_USED, tag_filter
 from headrace.wire.errors import ErrorCode, KafkaError
 
 
@@ -93,7 +93,9 @@ def check_altered(image: ClusterImage, topic: TopicImage, settings: Mapping[str,
     changed = (
         setting
         for setting in sorted({*topic.settings, *settings})
-        if setting.startswith(VIEW_PREFIX) and _value(topic.settings, setting) != _value(settings, setting)
+        if setting.startswith(VIEW_PREFIX)
+        and not (setting == VIEW_USED and topic.is_view)
+        and _value(topic.settings, setting) != _value(settings, setting)
     )
     wrong = next(changed, None)
     if wrong is not None:

@@ -42,7 +42,7 @@ ANY, ALL, NONE = range(len(MATCHES))
 
 
 class SegmentTags:
-    """The index of one segment. Used by one thread, but for being dropped."""
+    """The index of one segment. Used by the thread that searches."""
 
     __slots__ = ("_bits", "ends", "masks", "stored")
 
@@ -137,7 +137,7 @@ def decode(data: Buffer, size: int) -> SegmentTags | None:
 class TagIndexes(DerivedState):
     """The indexes of one log. `of` and `store` are called by the thread that searches."""
 
-    __slots__ = ("_folder", "_kept", "_lock")
+    __slots__ = ("_cuts", "_folder", "_kept", "_lock")
 
     hears = 0
     suffixes = (SUFFIX,)
@@ -146,17 +146,25 @@ class TagIndexes(DerivedState):
         self._folder: PartitionFolder | None = None
         self._kept: OrderedDict[int, tuple[Segment, SegmentTags]] | None = None  # most logs have none
         self._lock = threading.Lock()  # a file is not written while it is taken away
+        self._cuts = 0  # how often something was forgotten
 
     def of(self, segment: Segment) -> SegmentTags:
-        kept = self._kept
-        if kept is None:
-            kept = self._kept = OrderedDict()
-        known = kept.get(segment.base_offset)
-        if known is None or known[0] is not segment:
-            known = kept[segment.base_offset] = segment, self._loaded(segment) or SegmentTags()
-        while len(kept) > _AT_ONCE:
-            kept.popitem(last=False)
-        return known[1]
+        with self._lock:
+            kept, cuts = self._kept, self._cuts
+            known = None if kept is None else kept.get(segment.base_offset)
+            if kept is not None and known is not None and known[0] is segment:
+                kept.move_to_end(segment.base_offset)
+                return known[1]
+        tags = self._loaded(segment) or SegmentTags()
+        with self._lock:
+            if cuts != self._cuts:
+                return SegmentTags()  # the file may tell of what is gone by now: nobody else sees what is noted in this
+            if self._kept is None:
+                self._kept = OrderedDict()
+            self._kept[segment.base_offset] = segment, tags
+            while len(self._kept) > _AT_ONCE:
+                self._kept.popitem(last=False)
+        return tags
 
     def _loaded(self, segment: Segment) -> SegmentTags | None:
         if segment.active or self._folder is None:
@@ -210,6 +218,7 @@ class TagIndexes(DerivedState):
     def _forget(self, first: int, following: int = 1 << 62) -> None:
         """What is known of segments from `first` on, and before `following`."""
         with self._lock:
+            self._cuts += 1
             kept = self._kept
             for base in [base for base in kept or () if first <= base < following]:
                 if kept is not None:

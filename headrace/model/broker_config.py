@@ -94,6 +94,9 @@ _OWN: tuple[Setting, ...] = (
     _own("headrace.transaction.state.max.bytes", _T.INT, 16 << 20,
          "memory for the transactional ids of one partition of __transaction_state; beyond that, those that were used "
          "least recently and have no open transaction are removed as if they had expired", low=1 << 16),
+    _own("headrace.view.idle.ms", _T.LONG, 86_400_000,
+         "how long a view that readers made by naming tags is kept without a reader and without offsets of a group",
+         low=1000),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
          "how often preferred leaders are checked; a broker must be ready in two checks in a row. Kafka's default of "
          "300 s leaves a cluster unbalanced for longer than a restart takes", low=1),
@@ -263,6 +266,7 @@ class BrokerConfig(Struct, frozen=True):
     busy_poll_us: int = 250
     disk_reserve_bytes: int = 64 << 20
     stray_delete_delay_ms: int = 3_600_000
+    view_idle_ms: int = 86_400_000
     replica_fetch_max_bytes: int = 4 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
@@ -291,6 +295,7 @@ _FIELDS: Mapping[str, str] = {
     "headrace.reply.budget.bytes": "reply_budget_bytes",
     "headrace.scrub.bytes.per.second": "scrub_bytes_per_s",
     "headrace.stray.delete.delay.ms": "stray_delete_delay_ms",
+    "headrace.view.idle.ms": "view_idle_ms",
     "headrace.transaction.state.max.bytes": "transaction_state_max_bytes",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",

@@ -15,6 +15,7 @@ TAG_HEADER = "headrace.tag"
 MOST_TAGS = 64  # of a filter
 MATCHES = ("any", "all", "none")
 VIEW_OF, VIEW_TAGS, VIEW_MATCH = "headrace.view.of", "headrace.view.tags", "headrace.view.match"
+VIEW_USED = "headrace.view.used"  # changes while a shared view is needed
 VIEW_PREFIX = "headrace.view."
 TAGS_ENABLE = "headrace.tags.enable"
 

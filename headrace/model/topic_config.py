@@ -64,6 +64,8 @@ SETTINGS: tuple[Setting, ...] = (
     _S("headrace.view.of", _T.STRING, "",
        "makes the topic a read-only view of this one, which has headrace.tags.enable; fixed when it is created"),
     _S("headrace.view.tags", _T.LIST, (), "the tags that a view goes by; fixed when it is created"),
+    _S("headrace.view.used", _T.LONG, 0,
+       "set by brokers: when a view that readers share was needed last; see headrace.view.idle.ms", low=0),
     _S("index.interval.bytes", _T.INT, 4096, "log bytes between two index entries", low=0,
        broker_name="log.index.interval.bytes"),
     _S("leader.replication.throttled.replicas", _T.LIST, (),

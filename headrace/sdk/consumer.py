@@ -321,6 +321,9 @@ class Consumer:
             inners = [] if first is None else [first, *(client.consume(count - 1, 0) if count > 1 else ())]
         except KafkaException as error:
             raise explained(cause_of(error), self._doing("reading")) from error
+        if not inners and self._filter is not None and not self._filters_here:
+            found = client.position(client.assignment())
+            self._ledger.reached({(each.topic, each.partition): each.offset for each in found if each.offset >= 0})
         problems = [problem for inner in inners if (problem := inner.error()) is not None]
         messages = [message_of(inner, self._codec) for inner in inners if inner.error() is None]
         if self._revoked_now:

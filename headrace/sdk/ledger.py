@@ -116,6 +116,20 @@ class Ledger:
                     line.position = message.offset + 1
         return kept
 
+    def reached(self, positions: Mapping[Partition, int]) -> None:
+        """There was nothing for the program before these offsets: the broker has left it out. That is progress."""
+        with self._lock:
+            waiting = {(each.topic, each.partition) for each in self._fetched} | self._held.keys()
+            for place, offset in positions.items():
+                line = self._lines.get(place)
+                if place in waiting:
+                    continue
+                if line is None:
+                    line = self._lines[place] = _PartitionLedger(offset)
+                    line.sought = True
+                elif line.position < offset:
+                    line.position = offset
+
     def take(self, wanted: int, now_s: float) -> list[Message]:
         """Hand out up to `wanted` messages, within the limits."""
         with self._lock:

@@ -57,6 +57,7 @@ from headrace.replicas.watermarks import Watermarks
 from headrace.server.descriptors import divide
 from headrace.server.dispatch import Dispatcher
 from headrace.server.forwarding import Forwarding, forwarding_name
+from headrace.server.idle_views import IdleViews
 from headrace.server.internal_topics import InternalTopics
 from headrace.server.listener import listener_of
 from headrace.server.log_ends import PeersLogEnds
@@ -69,6 +70,7 @@ from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
 from headrace.server.standing import Standing
 from headrace.server.vigil import Vigil
+from headrace.wire.api_keys import ApiKey
 from headrace.world.world import World
 
 if TYPE_CHECKING:
@@ -242,7 +244,7 @@ class Broker:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             rooms = (self._logs, self._host, self._groups, self._transactions)
-            parts = (self._controller, *rooms, self._listener, self._lag, self._scrub)
+            parts = (self._controller, *rooms, self._listener, self._lag, self._scrub, self._idle_views)
             for part in (
                 parts
                 if self._standing is None
@@ -358,8 +360,14 @@ class Broker:
             views=self._views,
         )
         self._table = forwarding.over(build_table(rooms))
+        self._idle_views = self._watch_idle_views()
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
         self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
+
+    def _watch_idle_views(self) -> IdleViews:
+        alter, idle_ms = self._table[ApiKey.INCREMENTAL_ALTER_CONFIGS].handler, self._config.view_idle_ms
+        rooms = self._view, self._views, self._groups, self._controller
+        return IdleViews(*rooms, alter, self._world.clock, idle_ms)
 
     def _forwarding_name(self) -> str:
         return forwarding_name(self._view.image, self._config.broker_id)

@@ -31,7 +31,7 @@ def group_metrics(groups: GroupCoordinator, host: ReplicaHost, clock: Clock) -> 
     now = clock.now_ms()
     for group, topic, index, offset in groups.group_offsets():
         try:
-            partition = host.find(topic, index)
+            partition = host.find_readable(topic, index)
         except KafkaError:
             continue  # deleted in the meantime
         behind = max(0, partition.high_watermark - max(offset, partition.log.start_offset))

@@ -259,3 +259,17 @@ def test_a_fetch_that_finds_nothing_waits_and_ends_with_a_marker(broker: LocalBr
     assert time.monotonic() - begun >= 0.3
     assert fetch(wire, 21, 0).error_code == 1  # OFFSET_OUT_OF_RANGE
     assert fetch(wire, 0, 0).records
+
+
+def test_a_damaged_partition_of_a_view_is_an_error_of_that_partition(broker: LocalBroker, wire: RawClient) -> None:
+    produce(broker, 40, ["red"])
+    (log,) = (broker.data / f"{BASE}-0").glob("*.log")
+    with log.open("r+b") as file:
+        file.seek(16)
+        file.write(b"\x09")
+    assert fetch(wire, 0, 0).error_code == 56  # KAFKA_STORAGE_ERROR
+    asked = Message(partition=1, fetch_offset=0, partition_max_bytes=1 << 20)
+    body = Message(min_bytes=1, topics=[Message(topic=VIEW, partitions=[asked])], session_id=0, session_epoch=-1)
+    other = wire.call(FETCH, 11, body).responses[0].partitions[0]
+    assert other.error_code == 0
+    assert other.records

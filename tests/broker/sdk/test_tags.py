@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.model.tag_filter import MATCHES, TagFilter
@@ -46,6 +47,23 @@ def test_the_same_messages_come_wherever_they_are_filtered(broker: LocalBroker, 
         assert reader.poll(timeout_s=1) == []
     topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
     assert [each for each in topics if ".view." in each] == ([filter_.view_name(name)] if tagged else [])
+
+
+@pytest.mark.parametrize("tags", [["red"], ["nobody"]])
+def test_a_group_reaches_the_end_of_a_topic_whose_last_messages_do_not_match(
+    broker: LocalBroker, tags: list[str]
+) -> None:
+    name = topic(broker, tagged=True)
+    view = TagFilter(tuple(tags)).view_name(name)
+    with Consumer(broker.bootstrap, name, group="g", tags=tags) as reader:
+        read(reader, 20 if tags == ["red"] else 1)
+        for _ in range(20):
+            reader.poll(timeout_s=0.1)
+        reader.commit()
+    asked = ConsumerGroupTopicPartitions("g", [TopicPartition(view, at) for at in (0, 1)])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found = admin.list_consumer_group_offsets([asked])["g"].result(10).topic_partitions
+    assert [each.offset for each in found] == [30, 30]
 
 
 def test_an_asyncio_consumer_filters_too(broker: LocalBroker) -> None:

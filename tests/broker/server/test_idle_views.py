@@ -1,0 +1,72 @@
+"""A view that readers share goes when nobody needs it, and stays while somebody does."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.model.tag_filter import TagFilter
+from headrace.sdk import Consumer, Producer
+from headrace.testing.local_broker import LocalBroker
+from headrace.testing.plugin import BrokerFactory
+
+LOOK_S = 61  # of eight within headrace.view.idle.ms
+SETTINGS = {"headrace.view.idle.ms": "480000"}
+
+
+def views(broker: LocalBroker) -> set[str]:
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
+    return {name for name in topics if name not in ("t", "__consumer_offsets")}
+
+
+@pytest.fixture
+def tagged(broker_factory: BrokerFactory) -> LocalBroker:
+    broker = broker_factory(SETTINGS)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("t", 1, 1, config={"headrace.tags.enable": "true"})])["t"].result(10)
+    own = NewTopic("mine", -1, -1, config=TagFilter(("a",)).settings("t"))
+    admin.create_topics([own])["mine"].result(10)
+    with Producer(broker.bootstrap) as producer:
+        producer.send("t", b"v", tags=["a"])
+    return broker
+
+
+def read(broker: LocalBroker, tag: str, *, commit: bool) -> str:
+    with Consumer(broker.bootstrap, "t", group=f"g-{tag}", tags=[tag]) as reader:
+        if tag == "a":
+            assert len(reader.poll(timeout_s=10)) == 1
+        else:
+            while not reader.assignment():
+                reader.poll(timeout_s=0.1)
+            assert reader.poll(timeout_s=0.7) == []
+        if commit:
+            reader.commit()
+    return TagFilter((tag,)).view_name("t")
+
+
+def test_a_shared_view_goes_some_time_after_its_last_reader(tagged: LocalBroker) -> None:
+    kept, gone = read(tagged, "a", commit=True), read(tagged, "b", commit=False)
+    assert views(tagged) == {"mine", kept, gone}
+    for _ in range(6):
+        tagged.clock.advance(seconds=LOOK_S)
+    assert views(tagged) == {"mine", kept, gone}
+    for _ in range(50):  # a busy broker may sleep through an advance
+        tagged.clock.advance(seconds=LOOK_S)
+        if gone not in views(tagged):
+            break
+    assert views(tagged) == {"mine", kept}
+
+
+def test_a_view_that_is_read_now_and_then_stays(tagged: LocalBroker) -> None:
+    name = read(tagged, "b", commit=False)
+    for _ in range(4):
+        for _ in range(6):
+            tagged.clock.advance(seconds=LOOK_S)
+        read(tagged, "b", commit=False)
+    assert views(tagged) == {"mine", name}
+
+
+def test_a_jump_of_the_clock_deletes_nothing(tagged: LocalBroker) -> None:
+    name = read(tagged, "b", commit=False)
+    tagged.clock.advance(days=10)
+    assert views(tagged) == {"mine", name}
