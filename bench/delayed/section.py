@@ -106,7 +106,9 @@ class Delays:
 
     def _restart(self, server: Server) -> None:
         """Stop in order, start, and wait until it knows of all that is pending."""
-        held = server.pending()
+        held, loaded = server.pending(), int(self._samples.values("delays.pending", server.name)[-1])
+        if held != loaded:
+            raise RuntimeError(f"{server.name} acknowledged {loaded:,} delayed messages, and says that it has {held:,}")
         server.stop()
         begin = time.monotonic()
         server.start()

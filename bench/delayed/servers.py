@@ -35,7 +35,7 @@ TOPIC = "bench-delays"
 DELAYS = "headrace.delay.enable"
 FETCH_SECONDS, INSTALL_SECONDS, START_SECONDS, STOP_SECONDS = 300.0, 600.0, 120.0, 60.0
 WORKER_SECONDS = 3600.0
-PENDING_METRIC = "headrace_scheduled_pending"
+PENDING_METRIC = "headrace_delayed_pending"
 _ANY = Batch("any", 1, 0)
 
 

@@ -56,9 +56,9 @@ def test_pending_messages_of_all_topics_are_counted_in_the_metrics() -> None:
     text = "".join(
         f"{line}\n"
         for line in (
-            "# TYPE headrace_scheduled_pending gauge",
-            'headrace_scheduled_pending{topic="a"} 3',
-            'headrace_scheduled_pending{topic="b"} 4',
+            "# TYPE headrace_delayed_pending gauge",
+            'headrace_delayed_pending{topic="a"} 3',
+            'headrace_delayed_pending{topic="b"} 4',
             "# TYPE headrace_other gauge",
             "headrace_other 9",
         )
