@@ -63,7 +63,10 @@ class Client:
 
 
 def _outcome(process: subprocess.Popen[bytes], seconds: float) -> Result:
-    out, err = process.communicate(timeout=seconds + MARGIN_SECONDS)
+    try:
+        out, err = process.communicate(timeout=seconds + MARGIN_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"a consumer did not end within {seconds + MARGIN_SECONDS:.0f} s") from None
     if process.returncode != 0:
         raise RuntimeError(f"a consumer failed: {(err.decode().strip().splitlines() or ['it printed nothing'])[-1]}")
     return _result(out.decode())

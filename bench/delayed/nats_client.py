@@ -93,7 +93,8 @@ async def read(task: Task) -> dict[str, float]:
 
     connection = await nats.connect(task.address)
     config = ConsumerConfig(deliver_policy=DeliverPolicy.NEW)
-    await connection.jetstream().subscribe(NOW, cb=take, ordered_consumer=True, config=config, pending_msgs_limit=-1)
+    unlimited = {"pending_msgs_limit": -1, "pending_bytes_limit": -1}
+    await connection.jetstream().subscribe(NOW, cb=take, ordered_consumer=True, config=config, **unlimited)
     print("ready", flush=True)
     try:
         await asyncio.wait_for(done.wait(), task.seconds)
