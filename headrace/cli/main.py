@@ -12,7 +12,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headrace.cli import cluster, consume, group, log, pipeline, produce, serve, topic, transaction, up, view, zk
+from headrace.cli import (
+    cluster,
+    consume,
+    group,
+    log,
+    pipeline,
+    produce,
+    schedule,
+    serve,
+    topic,
+    transaction,
+    up,
+    view,
+    zk,
+)
 from headrace.cli.options import examples
 from headrace.model.failure import Failure, one_line
 
@@ -108,6 +122,7 @@ consume.register(app)
 app.add_typer(topic.app, name="topic")
 app.add_typer(view.app, name="view")
 app.add_typer(group.app, name="group")
+app.add_typer(schedule.app, name="schedule")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")

@@ -20,13 +20,21 @@ def now_ms() -> int:
 
 
 def parse_moment(text: str, now: int) -> int:
-    """ISO 8601, epoch milliseconds, `now`, or a duration before now such as -2h, -90s or -1d12h."""
+    """ISO 8601, epoch milliseconds, `now`, or a duration before or after now such as -2h, -1d12h or +90s."""
     moment = read_moment(text.strip(), now)
     if moment is None or moment < 0:
         raise typer.BadParameter(
-            f"{text!r} is not a time: write 2025-01-31T12:00:00Z, epoch milliseconds, or a duration before now: -2h"
+            f"{text!r} is not a time: write 2025-01-31T12:00:00Z, epoch milliseconds, or a duration before or after "
+            "now: -2h, +2h"
         )
     return moment
+
+
+def parse_span(text: str) -> int:
+    """A duration such as 10m, 1d12h or 250ms, in milliseconds."""
+    if not SPAN.fullmatch(text.strip()):
+        raise typer.BadParameter(f"{text!r} is not a duration: write 90s, 10m or 1d12h (ms, s, m, h, d, w)")
+    return span_ms(text)
 
 
 def read_moment(text: str, now: int) -> int | None:
@@ -34,12 +42,16 @@ def read_moment(text: str, now: int) -> int | None:
         return now
     if text.isdecimal():
         return int(text)
-    if text.startswith("-") and SPAN.fullmatch(text[1:]):
-        return now - sum(int(count) * UNIT_MS[unit] for count, unit in SPAN_PART.findall(text))
+    if text.startswith(("-", "+")) and SPAN.fullmatch(text[1:]):
+        return now - span_ms(text) if text.startswith("-") else now + span_ms(text)
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
         return None
+
+
+def span_ms(text: str) -> int:
+    return sum(int(count) * UNIT_MS[unit] for count, unit in SPAN_PART.findall(text))
 
 
 def describe_moment(moment_ms: int) -> str:

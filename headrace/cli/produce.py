@@ -21,6 +21,7 @@ from headrace.cli.moments import now_ms, parse_moment
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, examples, parse_pairs, unescape
 from headrace.cli.screen import plural, print_json, remark
 from headrace.cli.stopping import Stop, stop_on_signals
+from headrace.cli.timing import AtOption, CronOption, DelayOption, ZoneOption, timing_headers
 from headrace.cli.topics import topic_names
 from headrace.model.failure import Failure
 from headrace.model.tag_filter import TAG_HEADER
@@ -33,6 +34,8 @@ EXAMPLES = examples(
     "headrace produce orders --file orders.txt --key-delimiter : --compression zstd",
     "headrace produce orders --file photo.jpg --whole -H type=image/jpeg --key photo-1",
     "printf 'user-1:' | headrace produce users --key-delimiter : --tombstones",
+    "echo 'call back' | headrace produce reminders --delay 10m",
+    "echo 'report' | headrace produce jobs --cron '0 8 * * *' --tz Europe/Berlin",
 )
 LARGEST_MESSAGE_BYTES = 1_000_000_000  # the client's maximum: the broker decides how large a message may be
 POLL_EVERY = 1000  # messages between two polls for acknowledgements
@@ -59,6 +62,7 @@ class Delivery:
         self.delivered = 0
         self.delivered_bytes = 0
         self.failures: Counter[str] = Counter()
+        self.scheduled: list[str] | None = None  # PARTITION:ID of messages that are kept back until they are due
 
     @property
     def failed(self) -> int:
@@ -68,6 +72,9 @@ class Delivery:
         if error is None:
             self.delivered += 1
             self.delivered_bytes += len(message)
+            offset = message.offset()
+            if self.scheduled is not None and offset is not None and offset >= 0:  # with acks=0 it is not known
+                self.scheduled.append(f"{message.partition()}:{offset}")
         else:
             self.failures[plain_words(error)] += 1
 
@@ -112,6 +119,10 @@ def produce(
         str | None,
         typer.Option("--timestamp", metavar="TIME", help="Timestamp of every message: ISO, epoch ms, or -2h."),
     ] = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
+    cron: CronOption = None,
+    tz: ZoneOption = None,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to retry a message.")
     ] = 30,
@@ -119,6 +130,9 @@ def produce(
     as_json: JsonOption = False,
 ) -> None:
     """Write messages: each line of the input is one message.
+
+    With --delay, --at or --cron the topic (which needs headrace.delay.enable) keeps them back until they are due, and
+    their ids are printed, for `headrace schedule`.
 
     Keys are partitioned as in the Java client. The number of delivered messages is printed to stderr; the exit code is
     0 only if all were delivered. Ctrl-C stops reading, and delivers the messages already read.
@@ -132,8 +146,10 @@ def produce(
         empty_is_null=tombstones,
     )
     target: dict[str, Any] = {"topic": topic}
-    if header or tag:
-        target["headers"] = [*header_pairs(header or []), *((TAG_HEADER, name.encode()) for name in tag or [])]
+    timing = timing_headers(delay, at, cron, tz)
+    headers = [*header_pairs(header or []), *((TAG_HEADER, name.encode()) for name in tag or []), *timing]
+    if headers:
+        target["headers"] = headers
     if partition is not None:
         target["partition"] = partition
     if timestamp is not None:
@@ -148,8 +164,9 @@ def produce(
         "linger.ms": 5,
     }
     delivery = Delivery()
+    delivery.scheduled = [] if timing else None
     with open_input(file) as descriptor, stop_on_signals() as stop:
-        producer = open_producer(broker, topic, partition, settings)
+        producer = open_producer(broker, topic, partition, settings, delayed=bool(timing))
         with progress(file, delivery) as show:
             for content in split_messages(read_chunks(descriptor, stop), splitting.delimiter, stop):
                 if content is not None:
@@ -186,8 +203,13 @@ def open_input(file: Path | None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def open_producer(broker: str, topic: str, partition: int | None, settings: dict[str, Any]) -> "Producer":
-    """A producer whose topic exists; a broker with auto.create.topics.enable creates it when asked by name."""
+def open_producer(
+    broker: str, topic: str, partition: int | None, settings: dict[str, Any], delayed: bool = False
+) -> "Producer":
+    """A producer whose topic exists, and keeps delayed messages back if there will be some.
+
+    A broker with auto.create.topics.enable creates a topic when asked by name.
+    """
     admin = open_admin(broker)
     from confluent_kafka import Producer
 
@@ -203,6 +225,10 @@ def open_producer(broker: str, topic: str, partition: int | None, settings: dict
             raise Failure(f"topic {topic} does not exist: create it with `headrace topic create {topic}`")
     elif partition is not None and partition not in known.partitions:
         raise Failure(f"topic {topic} has no partition {partition}: it has 0 to {len(known.partitions) - 1}")
+    if delayed:
+        from headrace.sdk.delayed_topics import require_delays
+
+        require_delays(admin, broker, topic)
     return producer
 
 
@@ -254,8 +280,13 @@ def finish(topic: str, delivery: Delivery, as_json: bool, stop: Stop) -> None:
                 "failed": delivery.failed,
                 "bytes": delivery.delivered_bytes,
                 "errors": dict(delivery.failures),
+                **({} if delivery.scheduled is None else {"scheduled": delivery.scheduled}),
             }
         )
+    elif delivery.scheduled is not None:
+        for where in delivery.scheduled:
+            typer.echo(where)
+        remark(f"scheduled {plural(delivery.delivered, 'message')} in {topic}")
     else:
         remark(f"delivered {plural(delivery.delivered, 'message')} to {topic}")
     for reason, count in delivery.failures.items():

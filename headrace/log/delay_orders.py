@@ -6,30 +6,30 @@ header that cannot be understood, or that contradicts another, refuses the batch
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from enum import Enum
 from hashlib import blake2b
 from typing import NamedTuple
 
-from headrace.log.cron import BadCron, next_occasion
+from headrace.model import delays
+from headrace.model.cron import DEFAULT_ZONE, next_due_ms
 from headrace.wire.batches import Buffer
 from headrace.wire.errors import InvalidRecords
 from headrace.wire.record_headers import Marked, marked_records
 
-MOST_DELAY_MS = 3660 * 24 * 3600 * 1000  # ten years
-DELAY, AT, CRON, ZONE, CANCEL, CANCEL_KEY, MOVE = (
-    b"headrace.delay-ms",
-    b"headrace.deliver-at",
-    b"headrace.cron",
-    b"headrace.cron-tz",
-    b"headrace.cancel",
-    b"headrace.cancel-key",
-    b"headrace.move",
+NAMES = tuple(
+    name.encode()
+    for name in (
+        delays.DELAY_MS_HEADER,
+        delays.DELIVER_AT_HEADER,
+        delays.CRON_HEADER,
+        delays.CRON_TZ_HEADER,
+        delays.CANCEL_HEADER,
+        delays.CANCEL_KEY_HEADER,
+        delays.MOVE_HEADER,
+    )
 )
-NAMES = (DELAY, AT, CRON, ZONE, CANCEL, CANCEL_KEY, MOVE)
-_NUMBER = re.compile(rb"\d{1,18}")
+DELAY, AT, CRON, ZONE, CANCEL, CANCEL_KEY, MOVE = NAMES
 _SHOWN = 60  # bytes of a wrong value
 
 
@@ -58,20 +58,17 @@ class Order(NamedTuple):
     def due(self, now_ms: int) -> int:
         """When it is due. InvalidRecords if that is too far away, or never."""
         try:
-            due_ms = self._due(now_ms)
-        except BadCron as error:
+            return self._due(now_ms)
+        except ValueError as error:
             raise InvalidRecords([self.place], str(error)) from None
-        if due_ms - now_ms > MOST_DELAY_MS:
-            raise InvalidRecords([self.place], f"{AT.decode()} is more than ten years away")
-        return due_ms
 
     def _due(self, now_ms: int) -> int:
         if self.delay_ms is not None:
             return now_ms + self.delay_ms
         if self.due_ms is not None:
-            return self.due_ms
+            return delays.checked_due(self.due_ms, now_ms)
         assert self.cron is not None
-        return next_occasion(*self.cron, now_ms)
+        return next_due_ms(*self.cron, now_ms)
 
 
 def orders_in(section: Buffer, count: int) -> Sequence[Order]:
@@ -89,7 +86,7 @@ def key_digest(key: bytes | None) -> int:
 def _order(marked: Marked) -> Order:
     place, start, stop, key, marks = marked
     if len(marks) == 1 and marks[0][0] == 0:  # as nearly always
-        return Order(place, start, stop, key, Verb.KEEP, _number(place, DELAY, marks[0][1], MOST_DELAY_MS))
+        return Order(place, start, stop, key, Verb.KEEP, _read(place, DELAY, marks[0][1], delays.delay_ms))
     values: dict[bytes, bytes] = {}
     for which, value in marks:
         name = NAMES[which]
@@ -100,18 +97,18 @@ def _order(marked: Marked) -> Order:
         values[name] = value
     _check_alone(place, values)
     if CANCEL in values:
-        return Order(place, start, stop, key, Verb.CANCEL, target=_number(place, CANCEL, values[CANCEL]))
+        return Order(place, start, stop, key, Verb.CANCEL, target=_target(place, CANCEL, values[CANCEL]))
     if CANCEL_KEY in values:
         return Order(place, start, stop, values[CANCEL_KEY], Verb.CANCEL_KEY)
     delay_ms = due_ms = cron = None
     if DELAY in values:
-        delay_ms = _number(place, DELAY, values[DELAY], MOST_DELAY_MS)
+        delay_ms = _read(place, DELAY, values[DELAY], delays.delay_ms)
     elif AT in values:
-        due_ms = _time(place, values[AT])
+        due_ms = _read(place, AT, values[AT], delays.moment_ms)
     else:
         cron = _cron(place, values)
     if MOVE in values:
-        target = _number(place, MOVE, values[MOVE])
+        target = _target(place, MOVE, values[MOVE])
         return Order(place, start, stop, key, Verb.MOVE, delay_ms, due_ms, target=target)
     return Order(place, start, stop, key, Verb.KEEP, delay_ms, due_ms, cron)
 
@@ -132,35 +129,27 @@ def _check_alone(place: int, values: dict[bytes, bytes]) -> None:
         )
 
 
-def _number(place: int, name: bytes, value: bytes | None, most: int = 2**63 - 1) -> int:
-    if value is not None and _NUMBER.fullmatch(value) and (found := int(value)) <= most:
-        return found
-    raise InvalidRecords([place], f"{name.decode()} is {_shown(value)}: it must be a whole number from 0 to {most}")
+def _target(place: int, name: bytes, value: bytes) -> int:
+    return _read(place, name, value, lambda text: delays.record_id(text, name.decode()))
 
 
-def _time(place: int, value: bytes) -> int:
-    """Milliseconds since 1970, or ISO 8601 with a zone."""
-    if _NUMBER.fullmatch(value):
-        return int(value)
+def _read(place: int, name: bytes, value: bytes | None, read: Callable[[str], int]) -> int:
     try:
-        at = datetime.fromisoformat(value.decode("ascii"))
-        if at.tzinfo is not None and (due_ms := int(at.timestamp() * 1000)) >= 0:
-            return due_ms
-    except (ValueError, OverflowError):
-        pass
-    raise InvalidRecords(
-        [place],
-        f"{AT.decode()} is {_shown(value)}: it must be milliseconds since 1970, or a time like "
-        "2030-01-31T08:00:00Z, with its zone",
-    )
+        return read(_text(place, name, value))
+    except ValueError as error:
+        raise InvalidRecords([place], str(error)) from None
 
 
 def _cron(place: int, values: dict[bytes, bytes]) -> tuple[str, str]:
+    zone = _text(place, ZONE, values[ZONE]) if ZONE in values else DEFAULT_ZONE
+    return _text(place, CRON, values[CRON]), zone
+
+
+def _text(place: int, name: bytes, value: bytes | None) -> str:
     try:
-        return values[CRON].decode("ascii"), values.get(ZONE, b"UTC").decode("ascii")
+        if value is not None:
+            return value.decode("ascii")
     except UnicodeDecodeError:
-        raise InvalidRecords([place], f"{CRON.decode()} is {_shown(values[CRON])}: it must be ASCII") from None
-
-
-def _shown(value: bytes | None) -> str:
-    return "null" if value is None else repr(value[:_SHOWN])[1:]
+        pass
+    shown = "null" if value is None else repr(value[:_SHOWN])[1:]
+    raise InvalidRecords([place], f"{name.decode()} is {shown}: it must be ASCII text")

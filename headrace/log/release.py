@@ -12,9 +12,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.log.cron import BadCron, next_occasion
 from headrace.log.delay_orders import CRON, NAMES, ZONE
 from headrace.log.schedule import Due
+from headrace.model import delays
+from headrace.model.cron import DEFAULT_ZONE, next_due_ms
 from headrace.model.topic_config import TopicConfig
 from headrace.wire import records as wire_records
 from headrace.wire.batches import LOG_APPEND_TIME, Buffer, read_header
@@ -23,7 +24,7 @@ from headrace.wire.record import Headers, Record
 
 MOST_BYTES = 512 << 10
 """Of records that are released with one write; one that is larger is released alone."""
-ID, FOR = "headrace.scheduled.id", "headrace.scheduled.for"
+ID, FOR = delays.SCHEDULED_ID_HEADER, delays.SCHEDULED_FOR_HEADER
 _GONE = frozenset((*(name.decode() for name in NAMES), ID, FOR))
 _LARGEST_DELTA = 0x7FFFFFFF
 _CRON, _ZONE = CRON.decode(), ZONE.decode()
@@ -96,6 +97,6 @@ def _next_due(headers: Headers, after_ms: int) -> int:
     if expression is None:
         return -1
     try:
-        return next_occasion(expression.decode(), (values.get(_ZONE) or b"UTC").decode(), after_ms)
-    except BadCron:
+        return next_due_ms(expression.decode(), (values.get(_ZONE) or DEFAULT_ZONE.encode()).decode(), after_ms)
+    except ValueError:
         return -1

@@ -92,7 +92,8 @@ class AsyncProducer:
     async def send(self, topic: str, value: Any, **message: Any) -> None:
         """Queue one message; it is sent in the background. Waits while the queue is full.
 
-        Takes key, partition, headers, tags, id and timestamp_ms as Producer.send does. A failure is raised by flush.
+        Takes key, partition, headers, tags, id, timestamp_ms, delay, deliver_at, cron and cron_tz as Producer.send
+        does. A failure is raised by flush.
         """
         await self._queue(Record(value, topic=topic, **message), None)
 
@@ -125,6 +126,8 @@ class AsyncProducer:
         topic = record.topic or ""
         if not self.blocking.knows(topic):
             await self._bridge.run(self.blocking.learn, topic)
+        if record.is_delayed and not self.blocking.knows_delays(topic):
+            await self._bridge.run(self.blocking.learn_delays, topic)
 
         def report(error: SdkError | None, receipt: Message) -> None:
             loop_calls.post(lambda: _settle(outcome, error, receipt))

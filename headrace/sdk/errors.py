@@ -29,6 +29,10 @@ class BadMessage(SdkError):
     """A message cannot be encoded, sent or decoded."""
 
 
+class NotPending(SdkError):
+    """No delayed message with this id or key is pending: it was delivered or cancelled, or never existed."""
+
+
 class WrongMoment(SdkError):
     """A call that is not allowed in this state: outside a transaction, or after close."""
 
@@ -98,6 +102,11 @@ _MEANING: dict[int, tuple[type[SdkError], str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: (
         BadMessage,
         "send less, or raise message.max.bytes here and max.message.bytes on the topic",
+    ),
+    KafkaError.INVALID_RECORD: (BadMessage, "the topic's settings or the message's own headers forbid it"),
+    KafkaError._INVALID_DIFFERENT_RECORD: (
+        NotDelivered,
+        "the broker refused another message of the same batch, and with it this one; send it again",
     ),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (NotPermitted, _ASK_ADMIN),
     KafkaError.GROUP_AUTHORIZATION_FAILED: (NotPermitted, _ASK_ADMIN),

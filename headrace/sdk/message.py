@@ -110,6 +110,11 @@ class Message:
         checksum: int = crc32c(self.raw or b"", crc32c(self.key or b""))
         return checksum
 
+    def on(self, topic: str, headers: Iterable[Header]) -> Message:
+        """The same message under another topic's name, with other headers."""
+        place = (topic, self.partition, self.offset)
+        return Message(*place, self.raw, self.key, self.timestamp_ms, headers, self._codec)
+
     def _as_text(self, data: bytes, what: str) -> str:
         try:
             return data.decode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -17,6 +18,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from headrace.sdk.codecs import Codec, CodecName, codec_of
+from headrace.sdk.delayed_topics import DelayedTopics
 from headrace.sdk.delivery import Delivery
 from headrace.sdk.errors import (
     BadMessage,
@@ -34,6 +36,7 @@ from headrace.sdk.profiles import Profile
 from headrace.sdk.received import message_of
 from headrace.sdk.record import ANY_PARTITION, Key, Outgoing, Record, outgoing
 from headrace.sdk.settings import producer_settings
+from headrace.sdk.timing import timing_headers
 from headrace.sdk.topic_facts import partition_count
 from headrace.sdk.transaction import Transactions
 from headrace.world.clock import Clock, SystemClock
@@ -89,9 +92,9 @@ class Producer:
         self._bootstrap = bootstrap
         self._settings = producer_settings(bootstrap, delivery, profile, transactional_id, overrides)
         self._codec = codec_of(codec)
-        self._choice = (
-            PartitionChoice(partitioner, self._count_partitions, clock or SystemClock()) if partitioner else None
-        )
+        self._clock = clock or SystemClock()
+        self._choice = PartitionChoice(partitioner, self._count_partitions, self._clock) if partitioner else None
+        self._delayed_topics = DelayedTopics(self._settings, self._clock)
         self._transactional_id = transactional_id
         self._transactions: Transactions | None = None
         self._client: confluent_kafka.Producer | None = None
@@ -157,14 +160,22 @@ class Producer:
         tags: Iterable[str] = (),
         id: str | None = None,
         timestamp_ms: int | None = None,
+        delay: timedelta | None = None,
+        deliver_at: datetime | int | None = None,
+        cron: str | None = None,
+        cron_tz: str | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
         """Queue one message; it is sent in the background. Waits while the queue is full.
 
-        `value` None is a tombstone. `tags` and `id` become the headers headrace.tag and headrace.id. `on_delivery` is
-        called with (error or None, receipt) during a later send, flush or close; without it a failure is raised by
+        `value` None is a tombstone. `tags` and `id` become the headers headrace.tag and headrace.id. `delay`,
+        `deliver_at` (a datetime with a time zone, or epoch ms) or `cron` (in the time zone `cron_tz`) keep the message
+        back until it is due, on a topic with headrace.delay.enable; the receipt's offset is then its id. `on_delivery`
+        is called with (error or None, receipt) during a later send, flush or close; without it a failure is raised by
         flush.
         """
+        if delay is not None or deliver_at is not None or cron is not None or cron_tz is not None:
+            headers = [*headers, *self._timing(topic, delay, deliver_at, cron, cron_tz)]
         callback = None if on_delivery is None else self._reporter(on_delivery)
         self._put(outgoing(self._codec, topic, value, key, partition, headers, tags, id, timestamp_ms, callback))
 
@@ -180,10 +191,18 @@ class Producer:
         """Whether `offer_record` can choose a partition of this topic without asking the broker first."""
         return self._choice is None or self._choice.knows(topic)
 
+    def knows_delays(self, topic: str) -> bool:
+        """Whether `offer_record` can take a delayed message to this topic without asking the broker first."""
+        return self._delayed_topics.knows(topic)
+
     def learn(self, topic: str) -> None:
         """Ask the broker for what `offer_record` needs to know about the topic."""
         if self._choice is not None:
             self._choice.learn(topic)
+
+    def learn_delays(self, topic: str) -> None:
+        """Ask the broker whether the topic keeps delayed messages back; BadMessage if it does not."""
+        self._delayed_topics.require(topic)
 
     def send_and_wait(self, topic: str, value: Any, *, timeout_s: float = 120.0, **message: Any) -> Message:
         """Send one message and wait for the acknowledgement. Returns the receipt: its partition and offset."""
@@ -261,8 +280,24 @@ class Producer:
 
     def _message(self, record: Record, on_delivery: OnDelivery | None) -> Outgoing:
         callback = None if on_delivery is None else self._reporter(on_delivery)
-        value, key, topic, partition, headers, tags, message_id, timestamp_ms = record
+        value, key, topic, partition, headers, tags, message_id, timestamp_ms = record[:8]
+        if topic is not None and record.is_delayed:
+            timing = self._timing(topic, record.delay, record.deliver_at, record.cron, record.cron_tz)
+            headers = [*headers, *timing]
         return outgoing(self._codec, topic, value, key, partition, headers, tags, message_id, timestamp_ms, callback)
+
+    def _timing(
+        self,
+        topic: str,
+        delay: timedelta | None,
+        deliver_at: datetime | int | None,
+        cron: str | None,
+        cron_tz: str | None,
+    ) -> list[Header]:
+        """The headers of a delayed message, once it is known that its topic heeds them."""
+        headers = timing_headers(delay, deliver_at, cron, cron_tz, self._clock.now_ms())
+        self._delayed_topics.require(topic)
+        return headers
 
     def _put(self, message: Outgoing) -> None:
         """Queue a message, waiting while the queue is full: it drains, as every message is delivered or times out."""

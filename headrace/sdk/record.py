@@ -7,6 +7,7 @@ arguments. Pure: `outgoing` is the one place where values, keys, tags and ids be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from headrace.sdk.codecs import Codec
@@ -28,6 +29,15 @@ class Record(NamedTuple):
     tags: Iterable[str] = ()
     id: str | None = None
     timestamp_ms: int | None = None
+    delay: timedelta | None = None
+    deliver_at: datetime | int | None = None
+    cron: str | None = None
+    cron_tz: str | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it is to be delivered later; cron_tz alone is a mistake that the check of the times reports."""
+        return any(each is not None for each in (self.delay, self.deliver_at, self.cron, self.cron_tz))
 
 
 def key_bytes(key: Key) -> bytes:

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cramjam
 import crc32c
@@ -35,7 +35,7 @@ class Attack:
     full: int
     strike: Callable[[Target, int], None]
     prepare: Callable[[Target, int], None] | None = None
-    most_mb: int = 1_000  # of resident memory that it may add, at either length
+    most_mb: int = field(kw_only=True)  # of resident memory that it may add, at either length
     descriptors: int | None = None  # the limit under which the broker is started
 
 
@@ -313,7 +313,7 @@ def _partitions(target: Target, amount: int) -> None:
 
 ATTACKS = (
     Attack("unread-fetches", "4 connections × {amount} pipelined Fetches of 60 MB, not read", 8, 64,
-           _unread_fetches, _fill),
+           _unread_fetches, _fill, most_mb=300),
     Attack("bombs", "{amount} zstd batches of 60 MB in 6 KB, on a topic with its own codec", 10, 40,
            _bombs, _recompressing, most_mb=150),
     Attack("repeated-partition", "one Fetch that names a partition {amount} times", 200_000, 1_500_000,
@@ -324,14 +324,15 @@ ATTACKS = (
     Attack("sessions", "{amount} fetch sessions with 200,000 unknown partitions each", 2, 15, _sessions,
            most_mb=300),
     Attack("unfinished-frames", "{amount} connections that each send 99 of 100 MB of a request", 4, 30,
-           _unfinished_frames),
+           _unfinished_frames, most_mb=700),
     Attack("idle-connections", "{amount} idle connections, at most 1024 descriptors", 1_500, 1_500,
-           _idle_connections, descriptors=1024),
-    Attack("malformed", "{amount} malformed frames", 1_000, 30_000, _malformed),
-    Attack("noise", "{amount} frames of random bytes", 1_000, 20_000, _noise),
-    Attack("producer-ids", "{amount} producer ids on one partition", 10_000, 200_000, _producer_ids, _plain),
+           _idle_connections, descriptors=1024, most_mb=30),
+    Attack("malformed", "{amount} malformed frames", 1_000, 30_000, _malformed, most_mb=30),
+    Attack("noise", "{amount} frames of random bytes", 1_000, 20_000, _noise, most_mb=50),
+    Attack("producer-ids", "{amount} producer ids on one partition", 10_000, 200_000, _producer_ids, _plain,
+           most_mb=60),
     Attack("transactional-ids", "{amount} transactional ids of 1,000 characters", 500, 20_000,
-           _transactional_ids, _transactions_ready),
-    Attack("groups", "{amount} groups with 900 KB of metadata each", 20, 400, _groups, _groups_ready),
-    Attack("partitions", "one topic with {amount} partitions", 1_000, 10_000, _partitions),
+           _transactional_ids, _transactions_ready, most_mb=80),
+    Attack("groups", "{amount} groups with 900 KB of metadata each", 20, 400, _groups, _groups_ready, most_mb=400),
+    Attack("partitions", "one topic with {amount} partitions", 1_000, 10_000, _partitions, most_mb=150),
 )  # fmt: skip

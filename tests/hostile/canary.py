@@ -20,6 +20,7 @@ from bench import frames
 TOPIC = "canary"
 PAUSE_S = 0.01
 GIVE_UP_S = 120.0
+SETTLE_S = 60.0
 
 
 @dataclass
@@ -38,9 +39,10 @@ class Waits:
 
 
 class Canary:
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, give_up_s: float = GIVE_UP_S) -> None:
         self.waits = Waits()
         self._port = port
+        self._give_up_s = give_up_s
         self._socket: socket.socket | None = None
 
     def run(self) -> None:
@@ -60,7 +62,8 @@ class Canary:
 
     def settle(self) -> None:
         """Wait until the topic is there and has a leader."""
-        for _ in range(200):
+        until = time.monotonic() + SETTLE_S
+        while time.monotonic() < until:
             try:
                 self._ask(frames.metadata(1, TOPIC))
                 self._round()
@@ -82,7 +85,7 @@ class Canary:
 
     def _ask(self, frame: bytes) -> bytes:
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=GIVE_UP_S)
+            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=self._give_up_s)
         self._socket.sendall(frame)
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)

@@ -19,6 +19,7 @@ from bench.peers import Peer, Recipe
 from tests.hostile.attacks import Attack, Target
 from tests.hostile.canary import Canary
 
+FRESH_CLIENT_S = 20.0
 ROOT = Path(__file__).parents[2]
 SAMPLE_S = 0.02
 CALM_S = 12.0  # after an attack, until memory is looked at again: checkpoints were written, collectors had time
@@ -146,7 +147,7 @@ def _end_canary(process: subprocess.Popen[bytes]) -> dict[str, float]:
 
 def canary_works(port: int) -> bool:
     """Whether a new client can write and read."""
-    canary = Canary(port)
+    canary = Canary(port, FRESH_CLIENT_S)
     try:
         canary.settle()
     except SystemExit:

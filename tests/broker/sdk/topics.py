@@ -1,5 +1,7 @@
 """Topics and messages that the tests of the SDK work on."""
 
+from collections.abc import Mapping
+
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
@@ -8,9 +10,11 @@ from headrace.testing.local_broker import LocalBroker
 from tests.clients.patience import until
 
 
-def create_topic(broker: LocalBroker, name: str, partitions: int = 1) -> None:
+def create_topic(
+    broker: LocalBroker, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
+) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, partitions, 1, config=dict(settings or {}))])[name].result(10)
 
 
 def fill(broker: LocalBroker, topic: str, count: int, first: int = 0) -> None:
