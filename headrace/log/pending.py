@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 Column: TypeAlias = "array[int]"
@@ -73,11 +73,12 @@ class Pending:
             if rows:
                 self._join(tuple(array("q", values) for values in zip(*rows, strict=True)))
 
-    def adopt(self, columns: Sequence[Column]) -> None:
-        """Columns as `columns` has given them; nothing is known yet."""
-        for at in range(0, len(columns[0]), _BLOCK_ROWS):
+    def adopt(self, rows: int, read: Callable[[int, int, int], Column]) -> None:
+        """So many rows, as `columns` has given them; `read` has those of one column from one place to another. Nothing
+        is known yet."""
+        for at in range(0, rows, _BLOCK_ROWS):
             block = Block()
-            block.extend([column[at : at + _BLOCK_ROWS] for column in columns])
+            block.extend([read(place, at, min(at + _BLOCK_ROWS, rows)) for place in range(4)])
             block.live -= block.dues.count(GONE)
             if block.live:
                 self._blocks.append(block)
@@ -196,7 +197,10 @@ class Pending:
 
     def ids(self) -> Column:
         """All ids, those of holes included."""
-        return self.columns()[0]
+        ids: Column = array("q")
+        for block in self._blocks:
+            ids.extend(block.ids)
+        return ids
 
     def columns(self) -> tuple[Column, Column, Column, Column]:
         """All rows, holes included."""

@@ -208,16 +208,17 @@ def _decoded(data: bytes) -> Schedule | None:
     for _ in range(count):
         producer_id, rows = _COLUMN.unpack_from(data, at)
         at += _COLUMN.size
-        columns = [_read(data, at + 8 * rows * place, rows) for place in range(4)]
-        at += 32 * rows
         waiting = Pending()
-        waiting.adopt(columns)
+        waiting.adopt(rows, partial(_read, memoryview(data)[at : at + 32 * rows], rows))
+        at += 32 * rows
         schedule.adopt(producer_id, waiting)
     return schedule
 
 
-def _read(data: bytes, at: int, rows: int) -> array[int]:
-    values = array("q", data[at : at + 8 * rows])
+def _read(data: memoryview, rows: int, column: int, start: int, stop: int) -> array[int]:
+    """A part of a column."""
+    values = array("q")
+    values.frombytes(data[8 * (column * rows + start) : 8 * (column * rows + stop)])
     if sys.byteorder == "little":
         values.byteswap()
     return values
