@@ -276,7 +276,11 @@ CHAPTERS = (
         "What delayed messages cost who does not use them",
         (
             _kept("delays.kept", "a topic that allows them and has none, of a plain topic's throughput", 90.0),
+            _cpu("delays.kept.plain", "a plain topic"),
+            _cpu("delays.kept.enabled", "a topic that allows them"),
             _kept("delays.pipelined.kept", "the same over a bare socket, 16 KB batches", 90.0),
+            _cpu("delays.pipelined.kept.plain", "the same, a plain topic"),
+            _cpu("delays.pipelined.kept.enabled", "the same, a topic that allows them"),
             _kept("delays.others", "a plain topic, of its throughput on a broker without them", 97.0),
         ),
         peers=(),
