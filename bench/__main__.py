@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
         "--only", type=_sections, default=SECTIONS, help=f"sections, separated by commas: {', '.join(SECTIONS)}"
     )
     parser.add_argument("--rounds", type=int, help="rounds per measurement (default 5, quick 1)")
-    parser.add_argument("--quick", action="store_true", help="one round on small sizes, about five minutes")
+    parser.add_argument("--quick", action="store_true", help="one round on small sizes, about eight minutes")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--fresh", action="store_true", help="restart both brokers for each round (the default)")
     mode.add_argument("--warm", action="store_true", help="keep both running, after a warm-up long enough for the JVM")
