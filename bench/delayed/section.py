@@ -26,7 +26,7 @@ from bench.processes import Children
 from bench.upkeep import Upkeep
 
 FAR_MS = 3_600_000
-LEAD_SECONDS = 5.0  # beyond twice the time that loading should take
+LEAD_SECONDS = 10.0  # beyond three times the time that loading should take
 READ_SECONDS = 180.0
 RESTART_SECONDS = 120.0
 SETTLE_SECONDS = 2.0
@@ -133,7 +133,7 @@ class Delays:
     def _delivered(self, server: Server, name: str, count: int, per_second: int, rate: float) -> Result:
         """Load a batch before it is due; what the consumer tells of it."""
         memory.settle()
-        expected_s = 2 * count / rate + LEAD_SECONDS
+        expected_s = 3 * count / rate + LEAD_SECONDS
         due_ms = _now_ms() + int(expected_s * 1000)
         batch = Batch(name, count, due_ms, per_second)
         patience = READ_SECONDS + expected_s + (count / per_second if per_second else 0)
