@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.log.delay_orders import CRON, NAMES, ZONE
@@ -50,21 +50,18 @@ def body(note: Note, offset: int, key: int) -> Buffer | None:
 
 
 def release(
-    dues: Sequence[Due], notes: Mapping[int, Note], config: TopicConfig, now_ms: int, due_now_ms: int
+    dues: Sequence[Due], found: Sequence[Buffer], config: TopicConfig, now_ms: int, due_now_ms: int
 ) -> tuple[memoryview, int]:
-    """What is to be written, and how many of `dues` are in it. `due_now_ms` is the time by which they are due; `now_ms`
-    the one that they get."""
+    """What is to be written for these records, whose bytes were `found`, and how many of them are in it. `due_now_ms`
+    is the time by which they are due; `now_ms` the one that they get."""
     most = min(MOST_BYTES, config.max_message_bytes // 2)
     bodies: list[Buffer] = []
     size = 0
-    for due in dues:
-        found = body(notes[due.note], due.note, due.id)
-        if found is None:
-            raise ValueError(f"the note at offset {due.note} does not have record {due.id}")
-        if bodies and size + len(found) > most:
+    for body_bytes in found:
+        if bodies and size + len(body_bytes) > most:
             break
-        bodies.append(found)
-        size += len(found)
+        bodies.append(body_bytes)
+        size += len(body_bytes)
     opened = wire_records.decode_section(b"".join(bodies), len(bodies), _LARGEST_DELTA, now_ms)
     records: list[Record] = []
     next_dues = array("q")
