@@ -56,7 +56,7 @@ def table(samples: Samples, sizes: Sizes) -> Table:
         if ratio is not None:
             pairs = [one / other for one, other in zip(now, before, strict=True)]
             made.add_row(
-                titled(metric, vars(sizes)),
+                titled(metric.title, vars(sizes)),
                 figure(samples.median(metric.key, BEFORE), metric.unit),
                 figure(samples.median(metric.key, HeadraceRecipe.name), metric.unit),
                 f"{ratio:.3f}x",

@@ -1,10 +1,12 @@
 """Every figure of the bench: name, unit and goal. The rows of the table, in order.
 
-Pure data, read by report.py. A goal is either on the ratio headrace / Apache Kafka or on headrace's own value.
+Pure data, read by report.py. A goal is either on the ratio headrace / Apache Kafka or on headrace's own value. A
+chapter on what Apache Kafka does not have names other peers, and becomes a table of its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -32,12 +34,14 @@ class Metric:
     title: str
     unit: str
     goal: Goal | None = None
+    spread: bool = False  # the least and the largest of all rounds are told too
 
 
 @dataclass(frozen=True)
 class Chapter:
     title: str
     metrics: tuple[Metric, ...]
+    peers: tuple[str, ...] | None = None  # instead of Apache Kafka
 
 
 def times_at_least(bound: float) -> Goal:
@@ -92,6 +96,32 @@ def _idempotence(key: str, way: str) -> tuple[Metric, ...]:
         Metric(f"{key}.idempotent.rate", f"{way}, idempotent", "msg/s"),
         Metric(f"{key}.idempotent.kept", kept, "%", KEPT_BY_IDEMPOTENCE),
     )
+
+
+def _lateness(key: str, title: str, goal: Goal | None) -> tuple[Metric, ...]:
+    return (
+        Metric(f"delays.{key}.late.p50", f"{title}: lateness at a waiting consumer, p50", "ms"),
+        Metric(f"delays.{key}.late.p99", f"{title}: lateness at a waiting consumer, p99", "ms", goal),
+        Metric(f"delays.{key}.late.max", f"{title}: the latest", "ms"),
+        Metric(f"delays.{key}.stamped.p99", f"{title}: lateness by the server's own timestamps, p99", "ms"),
+    )
+
+
+def _view(layout: str, title: str, cpu: Goal | None) -> tuple[Metric, ...]:
+    key = f"views.{layout}"
+    return (
+        Metric(f"{key}.all.mb", f"{title}: received by a consumer of everything", "MB"),
+        Metric(f"{key}.view.mb", f"{title}: received by a consumer of the view", "MB"),
+        Metric(f"{key}.bytes", f"{title}: of the bytes", "%", Goal("value", at_most=3.0)),
+        Metric(f"{key}.all.cpu", f"{title}: broker CPU, everything", "s"),
+        Metric(f"{key}.first.cpu", f"{title}: broker CPU, the view's first reader", "s"),
+        Metric(f"{key}.view.cpu", f"{title}: broker CPU, later readers of the view", "s"),
+        Metric(f"{key}.cpu", f"{title}: broker CPU of later readers, of everything's", "%", cpu),
+    )
+
+
+def _kept(key: str, title: str, percent: float | None) -> Metric:
+    return Metric(key, title, "%", None if percent is None else Goal("value", at_least=percent), spread=True)
 
 
 A_QUARTER = times_at_most(0.25)
@@ -228,8 +258,59 @@ CHAPTERS = (
             Metric("active.kept.consumed", "kept of 10's throughput, consumed", "%", Goal("value", at_least=70.0)),
         ),
     ),
+    Chapter(
+        "Delayed messages of 100 B",
+        (
+            Metric("delays.pending", "pending, due in an hour", ""),
+            Metric("delays.load.rate", "loading them, one client in Python", "msg/s"),
+            Metric("delays.memory", "memory that they added", "MB", Goal("value", at_most=100.0)),
+            Metric("delays.restart", "restart with them, until all are known again", "s", Goal("value", at_most=5.0)),
+            Metric("delays.restart.memory", "resident memory after the restart", "MB"),
+            Metric("delays.burst.out", "{delays.burst:,} due at the same moment: until all have arrived", "s"),
+            *_lateness("burst", "the same", None),
+            *_lateness("steady", "{delays.steady_rate:,} due every second", Goal("value", at_most=100.0)),
+        ),
+        peers=("NATS JetStream", "Redis"),
+    ),
+    Chapter(
+        "What delayed messages cost who does not use them",
+        (
+            _kept("delays.kept", "a topic that allows them and has none, of a plain topic's throughput", 90.0),
+            _cpu("delays.kept.plain", "a plain topic"),
+            _cpu("delays.kept.enabled", "a topic that allows them"),
+            _kept("delays.pipelined.kept", "the same over a bare socket, 16 KB batches", 90.0),
+            _cpu("delays.pipelined.kept.plain", "the same, a plain topic"),
+            _cpu("delays.pipelined.kept.enabled", "the same, a topic that allows them"),
+            _kept("delays.others", "a plain topic, of its throughput on a broker without them", 97.0),
+        ),
+        peers=(),
+    ),
+    Chapter(
+        "Views that keep 1 % of {views.records:,} records of 100 B",
+        (
+            *_view("runs", "tags in runs", Goal("value", at_most=100.0)),
+            *_view("random", "tags at random, lz4 batches of 16 KB", None),
+        ),
+        peers=(),
+    ),
+    Chapter(
+        "Beside a dozen busy views and {views.pending:,} pending messages",
+        (
+            _kept("views.kept", "a plain topic, of its throughput on an idle broker", 95.0),
+            _kept("views.direct.kept", "the same beside readers of the topics themselves, without views", None),
+            Metric("views.fsync.alone", "one message every 5 ms, each flushed, p99", "ms", spread=True),
+            Metric("views.fsync.beside", "the same while a view is read again and again, p99", "ms", spread=True),
+            Metric("views.fsync.raised", "by how much the p99 rises", "x", Goal("value", at_most=1.5), spread=True),
+        ),
+        peers=(),
+    ),
 )
 
 
-def titled(metric: Metric, sizes: Mapping[str, object]) -> str:
-    return metric.title.format_map(dict(sizes))
+def titled(title: str, sizes: Mapping[str, object]) -> str:
+    """A title with the sizes that it names; those of a section are written with a dot."""
+    flat = dict(sizes)
+    for section, values in sizes.items():
+        if isinstance(values, Mapping):
+            flat |= {f"{section}.{name}": value for name, value in values.items()}
+    return re.sub(r"{([a-z_.]+)(:,)?}", lambda found: format(flat[found[1]], "," if found[2] else ""), title)

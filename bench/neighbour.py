@@ -58,10 +58,10 @@ class Neighbours:
         return seconds, work.messages / work.seconds
 
 
-def paced_seconds(port: int, goes_on: Callable[[], bool]) -> list[float]:
+def paced_seconds(port: int, goes_on: Callable[[], bool], topic: str = QUIET_TOPIC) -> list[float]:
     """Send one message every 5 ms, at least one: seconds from when each was due to its response."""
     seconds: list[float] = []
-    with bare_producer(port, QUIET_TOPIC) as send:
+    with bare_producer(port, topic) as send:
         due = time.perf_counter()
         while not seconds or goes_on():
             time.sleep(max(0.0, due - time.perf_counter()))

@@ -210,13 +210,17 @@ class Peer:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
+    def wake(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
         """The block in which only this peer runs. Earlier writes are flushed before it starts, so that this peer does
         not pay for them."""
         assert self._process is not None
         os.sync()
-        self._process.send_signal(signal.SIGCONT)
+        self.wake()
         try:
             deadline = time.monotonic() + WAKE_SECONDS
             while not answers(self.port):

@@ -58,10 +58,26 @@ def rows(samples: Samples, sizes: Mapping[str, object]) -> list[Row]:
     """The main table; a chapter without measurements is omitted."""
     table: list[Row] = []
     for chapter in CHAPTERS:
+        if chapter.peers is not None:
+            continue
         body = [_row(metric, samples, sizes) for metric in chapter.metrics if _measured(metric, samples)]
         if body:
-            table += [Row((chapter.title.format_map(dict(sizes)), "", "", "", "", ""), heading=True), *body]
+            table += [Row((titled(chapter.title, sizes), "", "", "", "", ""), heading=True), *body]
     return table
+
+
+def other_tables(samples: Samples, sizes: Mapping[str, object]) -> list[tuple[tuple[str, ...], list[Row]]]:
+    """A table for each measured chapter that Apache Kafka has no part in: its headings and its rows."""
+    tables = []
+    for chapter in CHAPTERS:
+        if chapter.peers is None:
+            continue
+        columns = (OURS, *chapter.peers)
+        measured = [one for one in chapter.metrics if any(samples.values(one.key, peer) for peer in columns)]
+        if measured:
+            headings = (titled(chapter.title, sizes), *columns, "goal", "")
+            tables.append((headings, [_row_beside(metric, columns, samples, sizes) for metric in measured]))
+    return tables
 
 
 def disk_rows(samples: Samples) -> list[Row]:
@@ -173,7 +189,14 @@ def as_text(samples: Samples, about: Circumstances) -> str:
         if row.heading:
             main.add_section()
         main.add_row(*row.cells, style="bold" if row.heading else None)
-    console.print(main)
+    if main.row_count:
+        console.print(main)
+    for headings, body in other_tables(samples, about.sizes):
+        table = Table(*headings, show_edge=False)
+        for row in body:
+            table.add_row(*row.cells)
+        console.print()
+        console.print(table)
     beside = disk_rows(samples)
     if beside:
         table = Table("MB/s of payload", OURS, THEIRS, "plain file, page cache", f"{OURS} / file", show_edge=False)
@@ -189,7 +212,10 @@ def as_text(samples: Samples, about: Circumstances) -> str:
 def as_markdown(samples: Samples, about: Circumstances) -> str:
     """For the README."""
     lines = [_introduction(about), ""]
-    lines += _markdown_table(HEADINGS, rows(samples, about.sizes))
+    main = rows(samples, about.sizes)
+    lines += _markdown_table(HEADINGS, main) if main else []
+    for headings, body in other_tables(samples, about.sizes):
+        lines += ["", *_markdown_table(headings, body)]
     beside = disk_rows(samples)
     if beside:
         headings = ("MB/s of payload", OURS, THEIRS, "plain file, page cache", f"{OURS} / file")
@@ -218,7 +244,7 @@ def _row(metric: Metric, samples: Samples, sizes: Mapping[str, object]) -> Row:
     ratio = samples.ratio(metric.key, OURS, THEIRS)
     return Row(
         (
-            titled(metric, sizes),
+            titled(metric.title, sizes),
             figure(ours, metric.unit),
             figure(theirs, metric.unit),
             ABSENT if ratio is None else f"{ratio:.2f}x",
@@ -226,6 +252,22 @@ def _row(metric: Metric, samples: Samples, sizes: Mapping[str, object]) -> Row:
             verdict(metric.goal, ours if sizes.get("full", True) else None, ratio),
         )
     )
+
+
+def _row_beside(metric: Metric, columns: Sequence[str], samples: Samples, sizes: Mapping[str, object]) -> Row:
+    figures = [_with_spread(metric, samples.values(metric.key, peer)) for peer in columns]
+    ours = samples.median(metric.key, OURS) if sizes.get("full", True) else None
+    return Row((titled(metric.title, sizes), *figures, _goal_text(metric), verdict(metric.goal, ours, None)))
+
+
+def _with_spread(metric: Metric, values: Sequence[float]) -> str:
+    if not values:
+        return ABSENT
+    told = figure(statistics.median(values), metric.unit)
+    if not metric.spread or len(values) < 2:
+        return told
+    least, largest = (figure(value, metric.unit).split(" ")[0] for value in (min(values), max(values)))
+    return f"{told} ({least} to {largest})"
 
 
 def _goal_text(metric: Metric) -> str:

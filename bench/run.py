@@ -24,6 +24,7 @@ from confluent_kafka import KafkaException
 from bench import disk, load, racks, startup
 from bench.cluster import Clusters
 from bench.connections import Connections
+from bench.delayed.section import Delays
 from bench.delivery import Delivery
 from bench.failover import VICTIMS, Failover
 from bench.figures import Samples
@@ -37,10 +38,15 @@ from bench.profiles import Profiles
 from bench.rebalance import PROTOCOLS, Rebalance
 from bench.sizes import Sizes
 from bench.startup import in_turn
+from bench.tagged.section import Views
 from bench.throughput import Throughput
 
 IN_ROUNDS = ("throughput", "latency", "neighbour", "delivery", "profiles", "connections", "idle", "clients")
-SECTIONS = ("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "failover", "racks")
+ALONE = ("disk", "delays", "views")  # without Apache Kafka
+SECTIONS = (
+    *("disk", "startup", *IN_ROUNDS, "rebalance", "partitions", "cluster", "failover", "racks"),
+    *("delays", "views"),
+)
 FAILURES = (PeerMissing, RuntimeError, OSError, KafkaException)
 DISCARD_SECONDS = 0.5  # a broker whose data is deleted anyway need not stop cleanly
 
@@ -57,6 +63,7 @@ class Workload:
 class Bench:
     def __init__(self, children: Children, folder: Path, sizes: Sizes, rounds: int, warm: bool) -> None:
         self.samples, self.remarks = Samples(), list[str]()
+        self.versions: dict[str, str] = {}  # of peers that only one section has
         self._children, self._folder, self._sizes, self._rounds = children, folder, sizes, rounds
         self._warm = warm
         self._java: JavaProducer | None = None
@@ -64,6 +71,8 @@ class Bench:
 
     def run(self, wanted: Sequence[str], recipes: Sequence[Recipe]) -> list[str]:
         """Measure the wanted sections on every available peer; returns the names of these peers."""
+        if set(wanted) <= set(ALONE):
+            recipes = [recipe for recipe in recipes if not isinstance(recipe, KafkaRecipe)]
         tried = {recipe: peer for recipe in recipes if (peer := self._trial(recipe))}
         recipes = list(tried)
         jars = [recipe.jars for recipe in recipes if isinstance(recipe, KafkaRecipe)]
@@ -91,6 +100,7 @@ class Bench:
             if "partitions" in wanted:
                 for recipe in recipes:
                     self._section(f"partitions, {recipe.name}", functools.partial(self._partitions, recipe, generator))
+            self._alone(wanted, generator)
         return [recipe.name for recipe in recipes]
 
     # --- in rounds ---------------------------------------------------------------------------------------------------
@@ -174,6 +184,18 @@ class Bench:
         for partitions, victim in itertools.product(self._sizes.failover, VICTIMS):
             measure = functools.partial(failover.measure, partitions, victim)
             self._section(f"failover, {partitions:,} partitions, the {victim} dies", measure)
+
+    def _alone(self, wanted: Sequence[str], generator: load.Generator) -> None:
+        """The sections on what Apache Kafka does not have."""
+        where = (self._children, self._folder, generator, self.samples)
+        if "delays" in wanted:
+            delays = Delays(*where, self._sizes.delays, self._remark)
+            for name, measure in delays.parts():
+                self._section(name, measure)
+            self.versions |= delays.versions
+        if "views" in wanted:
+            for name, measure in Views(*where, self._sizes.views).parts():
+                self._section(name, measure)
 
     def _partitions(self, recipe: Recipe, generator: load.Generator) -> None:
         peer = self._peer(recipe, "many")

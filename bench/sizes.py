@@ -6,8 +6,10 @@ Pure data, made by __main__ and read by run.py. `fresh` and `warm` differ only i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from bench.delayed.sizes import QUICK_DELAYS, DelaySizes
+from bench.tagged.sizes import QUICK_VIEWS, ViewSizes
 from bench.throughput import Kind, kinds
 
 THOROUGH_ROUNDS = 2
@@ -34,6 +36,8 @@ class Sizes:
     failover: tuple[int, ...] = (3, 100, 1000, 5000)  # partitions
     rack_messages: int = 500
     file_bytes: int = 512 * 1024 * 1024
+    delays: DelaySizes = field(default_factory=DelaySizes)
+    views: ViewSizes = field(default_factory=ViewSizes)
     full: bool = True
 
     def work(self) -> tuple[Kind, ...]:
@@ -70,5 +74,7 @@ QUICK = Sizes(
     failover=(3, 100),
     rack_messages=100,
     file_bytes=128 * 1024 * 1024,
+    delays=QUICK_DELAYS,
+    views=QUICK_VIEWS,
     full=False,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 from bench import topics
 from bench.figures import MIB, Samples
@@ -18,6 +19,8 @@ from bench.processes import resident_bytes
 
 PARTITIONS_PER_TOPIC = 1000
 STOP_SECONDS = 240.0
+
+T = TypeVar("T")
 
 
 def empty(peers: Sequence[Peer], rounds: int, samples: Samples) -> None:
@@ -50,8 +53,8 @@ def full(peers: Sequence[Peer], partitions: int, generator: Generator, samples: 
         peer.stop(seconds=1.0)  # this folder is not used any more
 
 
-def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:
-    """The peers in the order of this round: who goes first alternates."""
+def in_turn(peers: Sequence[T], number: int) -> list[T]:
+    """The peers in the order of this round: who goes first alternates. The same puts two results back in order."""
     return list(peers) if number % 2 == 0 else list(reversed(peers))
 
 

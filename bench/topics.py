@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 
 from confluent_kafka.admin import AdminClient
@@ -14,15 +14,32 @@ REQUEST_SECONDS = 120.0
 REMOVAL_SECONDS = 0.5  # until half a gigabyte of files is deleted too, with a tenfold margin
 
 
-def create(broker: str, name: str, partitions: int = 1, *, replicas: int = 1, min_isr: int = 1) -> None:
+def create(
+    broker: str,
+    name: str,
+    partitions: int = 1,
+    *,
+    replicas: int = 1,
+    min_isr: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> None:
     client = _client(broker)
-    settings = {"min.insync.replicas": str(min_isr)}
+    settings = {"min.insync.replicas": str(min_isr), **(settings or {})}
     made = client.create_topics(
         [NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)],
         request_timeout=REQUEST_SECONDS,
         operation_timeout=REQUEST_SECONDS,
     )
     _wait_for(made[name], f"the topic {name} with {partitions} partitions was not created")
+
+
+def create_view(broker: str, name: str, base: str, tag: str) -> None:
+    """A view of another topic that keeps the records with this tag."""
+    client = _client(broker)
+    settings = {"headrace.view.of": base, "headrace.view.tags": tag}
+    view = NewTopic(name, num_partitions=-1, replication_factor=-1, config=settings)
+    made = client.create_topics([view], request_timeout=REQUEST_SECONDS)
+    _wait_for(made[name], f"the view {name} of {base} was not created")
 
 
 def delete(broker: str, name: str) -> None:
@@ -33,9 +50,9 @@ def delete(broker: str, name: str) -> None:
 
 
 @contextlib.contextmanager
-def temporary(broker: str, name: str, partitions: int = 1) -> Iterator[str]:
+def temporary(broker: str, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[str]:
     """A new topic, deleted after the work; kept after a failure, to investigate it."""
-    create(broker, name, partitions)
+    create(broker, name, partitions, settings=settings)
     yield name
     delete(broker, name)
 

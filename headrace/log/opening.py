@@ -128,7 +128,7 @@ def wanted(config: TopicConfig, scans: tuple[Scan, ...], *, transactional: bool 
     recodes = tuple(config.codec not in (None, codec) for codec in codecs)
     seals = 0 if config.codec is None else _effort(config.codec, config.codec_level)
     costs = tuple(
-        int(bool(scans) or config.delayed or (codec != 0 and config.opens(codec))) + (seals if recodes[codec] else 0)
+        int(bool(scans) or (codec != 0 and (config.delayed or config.opens(codec)))) + (seals if recodes[codec] else 0)
         for codec in codecs
     )
     names = tuple(scan.header for scan in scans)
@@ -213,17 +213,17 @@ def _open(records: memoryview, wanted: Wanted, now_ms: int, most: int, *, on_loo
     batches: list[OpenBatch] = []
     for place, (at, header) in enumerate(found):
         codec = header.attributes & CODEC_MASK
-        cost, recodes = wanted.costs[codec], wanted.recodes[codec]
+        counts, recodes = wanted.delayed or wanted.costs[codec] > 0, wanted.recodes[codec]
         limit = left
         if not on_loop:
             limit = min(left, wire_records.default_limit_bytes(header.size))
-        elif cost and header.length > _SMALL_BYTES and wanted.opening_cost(header, header.length) > left:
+        elif counts and header.length > _SMALL_BYTES and wanted.opening_cost(header, header.length) > left:
             raise TooMuch  # at the latest after it has been opened
         newest, section = check_client_batch(records, at, header, config, now_ms, wanted.transactional, limit)
         if newest != header.max_timestamp and not config.log_append_time:
             header = stamp_max_timestamp(records, at, header, newest)
             found[place] = at, header
-        if cost and section is not None:
+        if counts and section is not None:
             if on_loop:
                 left -= wanted.opening_cost(header, len(section))
                 if left < 0:

@@ -10,7 +10,15 @@ from bench.figures import Samples
 from bench.goals import Goal
 from bench.latency import ECHO
 
-SIZES = {"partitions": 10_000, "held": 2000, "idle": 1000, "many": 500, "members": 100}
+SIZES = {
+    "partitions": 10_000,
+    "held": 2000,
+    "idle": 1000,
+    "many": 500,
+    "members": 100,
+    "delays": {"burst": 500_000, "steady_rate": 10_000},
+    "views": {"records": 2_000_000, "pending": 1_000_000},
+}
 
 
 def about(*remarks: str) -> report.Circumstances:
@@ -131,3 +139,32 @@ def test_the_least_that_a_round_trip_takes_is_told_below_the_table() -> None:
     assert "p50 66 µs, p99 141 µs" in report.as_text(samples, about())
     (_, row) = report.rows(samples, SIZES)
     assert row.cells[:4] == ("acknowledged over a bare socket, p50", "0.10 ms", "0.12 ms", "0.83x")
+
+
+def test_what_kafka_does_not_have_is_a_table_of_its_own_with_its_own_peers() -> None:
+    samples = Samples()
+    for peer, lateness in ((report.OURS, 22.0), ("NATS JetStream", 270.0)):
+        samples.add("delays.steady.late.p99", peer, lateness)
+    samples.add("delays.burst.out", report.OURS, 1.5)
+    assert report.rows(samples, SIZES) == []
+    ((headings, body),) = report.other_tables(samples, SIZES)
+    assert headings == ("Delayed messages of 100 B", "headrace", "NATS JetStream", "Redis", "goal", "")
+    assert [row.cells for row in body] == [
+        ("500,000 due at the same moment: until all have arrived", "1.50 s", "n/a", "n/a", "", ""),
+        (
+            "10,000 due every second: lateness at a waiting consumer, p99",
+            *("22.00 ms", "270.00 ms", "n/a", "<= 100.00 ms", "met"),
+        ),
+    ]
+    text = report.as_markdown(samples, about())
+    assert "| Delayed messages of 100 B | headrace | NATS JetStream | Redis | goal |  |" in text
+    assert "| ratio |" not in text
+
+
+def test_pairs_are_told_with_their_spread_and_judged_by_their_median() -> None:
+    samples = Samples()
+    for kept in (99.0, 91.0, 96.5):
+        samples.add("views.kept", report.OURS, kept)
+    ((headings, (row,)),) = report.other_tables(samples, SIZES)
+    assert headings[:2] == ("Beside a dozen busy views and 1,000,000 pending messages", "headrace")
+    assert row.cells[1:] == ("96.5 % (91.0 to 99.0)", ">= 95.0 %", "met")

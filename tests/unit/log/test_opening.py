@@ -177,8 +177,12 @@ def test_usual_batches_are_opened_at_once_and_what_stays_closed_is_never_opened(
 
 def test_what_is_large_and_only_looked_through_stays_on_the_loop() -> None:
     """A megabyte that is not compressed takes a millisecond at most, on this topic as on every other."""
-    log = open_log(SimDisk(), topic_config(OPENING["compacted"], {}))
-    log.append(bomb(compression.NONE, 900_000), 0, now_ms=NOW)
+    delayed = {"headrace.delay.enable": "true"}
+    for topic in (OPENING["compacted"], delayed):
+        log = open_log(SimDisk(), topic_config(topic, {}))
+        log.append(bomb(compression.NONE, 900_000), 0, now_ms=NOW)
+    with pytest.raises(Unprepared):
+        log.append(with_ids(*[None] * 40_000, codec=compression.NONE), 0, now_ms=NOW)  # each is looked at
     log = open_log(SimDisk(), topic_config(OPENING["recompressed"], {}))
     with pytest.raises(Unprepared):
         log.append(bomb(compression.NONE, 900_000), 0, now_ms=NOW)

@@ -1,0 +1,1 @@
+"""The bench's section "delays": headrace, NATS JetStream and Redis on the same delayed messages."""
