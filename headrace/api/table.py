@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -66,6 +67,7 @@ from headrace.api.pieces import PIECE
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
+from headrace.api.share_group_states import ShareGroupStates, delete, initialize, read, summarize, write
 from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
@@ -75,6 +77,7 @@ from headrace.api.write_txn_markers import MarkerDesk, WriteTxnMarkers
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.shares.coordinator import ShareCoordinator
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
@@ -133,6 +136,13 @@ class Api(Struct, frozen=True):
         return self.lowest if self.advertised_from is None else self.advertised_from
 
 
+class ShareRooms(Protocol):
+    """What is here of share groups."""
+
+    @property
+    def coordinator(self) -> ShareCoordinator: ...
+
+
 class Rooms(Struct, frozen=True):
     """What handlers can ask; known to this file and to the broker that builds it."""
 
@@ -152,6 +162,7 @@ class Rooms(Struct, frozen=True):
     topic_maker: TopicMaker
     coordinator_desk: TransactionCoordinators
     reply_budgets: ReplyBudgets
+    shares: ShareRooms
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -186,7 +197,6 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     describe_consumer_groups = ConsumerGroupDescribe(groups, rooms)
     offsets_in_transaction = TxnOffsetCommit(groups, rooms, host, entry)
     alter_some_configs = IncrementalAlterConfigs(controller)
-    reassignments = AlterPartitionReassignments(controller, clock)
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
     apis = [
         _produce(rooms, hints, entry),
@@ -220,7 +230,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(ApiKey.DELETE_GROUPS, 0, 2, _DELETE_GROUP, DeleteGroups(groups)),
         Api(ApiKey.ELECT_LEADERS, 0, 2, _ALTER_CLUSTER, ElectLeaders(controller, rooms.view, clock)),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _ALTER_CONFIGS_TOPIC + _ALTER_CONFIGS_CLUSTER, alter_some_configs),
-        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, _ALTER_CLUSTER, reassignments),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, _ALTER_CLUSTER, AlterPartitionReassignments(controller, clock)),
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, _DESCRIBE_CLUSTER, ListPartitionReassignments(rooms.view)),
         Api(ApiKey.OFFSET_DELETE, 0, 0, _DELETE_GROUP + _READ_TOPIC, OffsetDelete(groups, rooms)),
         Api(ApiKey.UPDATE_FEATURES, 0, 2, _ALTER_CLUSTER, UpdateFeatures(FEATURES)),
@@ -232,6 +242,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(ApiKey.LIST_TRANSACTIONS, 0, 2, _DESCRIBE_TXN_ID, ListTransactions(transactions, clock)),
         Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, _DESCRIBE_CONFIGS_CLUSTER, ListConfigResources(rooms.view)),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, _DESCRIBE_TOPIC, DescribeTopicPartitions(rooms.view)),
+        *_share_group_states(rooms),
     ]
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
     versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
@@ -272,6 +283,17 @@ def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
         express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes, rooms.reply_budgets.consumers),
         asks_by_name=True,
     )
+
+
+def _share_group_states(rooms: Rooms) -> list[Api]:
+    here = rooms.shares.coordinator
+    return [
+        Api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, initialize)),
+        Api(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, read)),
+        Api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, _CLUSTER_ACTION, ShareGroupStates(here, write)),
+        Api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, delete)),
+        Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, _CLUSTER_ACTION, ShareGroupStates(here, summarize)),
+    ]
 
 
 def _guarded(api: Api, gate: Gate) -> Api:

@@ -136,6 +136,13 @@ _OWN: tuple[Setting, ...] = (
     _own("replica.fetch.wait.max.ms", _T.INT, 500, "how long a replica's fetch waits for new records", low=1),
     _own("replica.lag.time.max.ms", _T.LONG, 30_000,
          "how long a replica may be behind its leader and still count as in sync", low=1),
+    _own("share.coordinator.snapshot.update.records.per.snapshot", _T.INT, 500,
+         "how many changes of a share partition are stored before all of its state is stored again", low=1),
+    _own("share.coordinator.state.topic.num.partitions", _T.INT, 16,
+         "partitions of __share_group_state, fixed when it is created; see offsets.topic.num.partitions", low=1),
+    _own("share.coordinator.state.topic.prune.interval.ms", _T.INT, 300_000,
+         "how often that topic is rid of changes that were stored again since", low=1),
+    _own("share.coordinator.state.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("socket.request.max.bytes", _T.INT, 104_857_600, "the largest request", low=1),
     _own("transaction.max.timeout.ms", _T.INT, 900_000, "the longest timeout that a transaction may have", low=1),
     _own("transaction.remove.expired.transaction.cleanup.interval.ms", _T.INT, 3_600_000,
@@ -266,6 +273,10 @@ class BrokerConfig(Struct, frozen=True):
     replica_fetch_max_bytes: int = 4 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
+    share_updates_per_snapshot: int = 500
+    share_topic_partitions: int = 16
+    share_topic_prune_interval_ms: int = 300_000
+    share_topic_segment_bytes: int = 104_857_600
     socket_request_max_bytes: int = 104_857_600
     transaction_state_max_bytes: int = 16 << 20
     transaction_max_timeout_ms: int = 900_000
@@ -294,6 +305,10 @@ _FIELDS: Mapping[str, str] = {
     "headrace.transaction.state.max.bytes": "transaction_state_max_bytes",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",
+    "share.coordinator.snapshot.update.records.per.snapshot": "share_updates_per_snapshot",
+    "share.coordinator.state.topic.num.partitions": "share_topic_partitions",
+    "share.coordinator.state.topic.prune.interval.ms": "share_topic_prune_interval_ms",
+    "share.coordinator.state.topic.segment.bytes": "share_topic_segment_bytes",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "transaction_expiry_interval_ms",
     "transaction.state.log.num.partitions": "transaction_topic_partitions",
     "transaction.state.log.segment.bytes": "transaction_topic_segment_bytes",

@@ -66,6 +66,7 @@ from headrace.server.neighbours import Neighbours
 from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
+from headrace.server.shares import Shares
 from headrace.server.standing import Standing
 from headrace.server.vigil import Vigil
 from headrace.world.world import World
@@ -240,7 +241,7 @@ class Broker:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            rooms = (self._logs, self._host, self._groups, self._transactions)
+            rooms = (self._logs, self._host, self._groups, self._transactions, self._shares)
             parts = (self._controller, *rooms, self._listener, self._lag, self._scrub)
             for part in (
                 parts
@@ -332,6 +333,8 @@ class Broker:
         )
         forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
         desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
+        ensure_internal_topic = InternalTopics(forwarding, self.image, config).ensure
+        self._shares = Shares(journal, clock, self, config, self._peers("share-states"), ensure_internal_topic)
         self._host.on_leadership(self._on_leadership)
         self._lag = LoopLag(clock)
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
@@ -349,7 +352,8 @@ class Broker:
             markers=markers,
             producer_ids=producer_ids,
             advertise=self._advertise,
-            ensure_internal_topic=InternalTopics(forwarding, self.image, config).ensure,
+            ensure_internal_topic=ensure_internal_topic,
+            shares=self._shares,
             topic_maker=forwarding,
             coordinator_desk=desk,
             reply_budgets=self.reply_budgets,
@@ -375,12 +379,15 @@ class Broker:
         self._host.follow(old, new)
         for name in old.topics.keys() - new.topics.keys():
             self._groups.on_topic_deleted(name)
+        self._shares.on_image(old, new)
 
     def _on_leadership(self, topic: str, partition: int, leads: bool, epoch: int) -> None:
         if topic == GROUP_OFFSETS_TOPIC:
             self._groups.on_leadership(partition, leads, epoch)
         elif topic == TRANSACTION_STATE_TOPIC:
             self._transactions.on_leadership(partition, leads, epoch)
+        else:
+            self._shares.on_leadership(topic, partition, leads, epoch)
 
     def _open_metrics(self, host: str, port: int) -> None:
         from headrace.server.controller_metrics import controller_metrics
