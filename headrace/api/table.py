@@ -67,7 +67,12 @@ from headrace.api.pieces import PIECE
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
+from headrace.api.share_acknowledge import ShareAcknowledge
+from headrace.api.share_acknowledging import Acknowledging
+from headrace.api.share_fetch import ShareFetch
 from headrace.api.share_group_states import ShareGroupStates, delete, initialize, read, summarize, write
+from headrace.api.share_reading import ShareReading
+from headrace.api.share_sessions import ShareSessions
 from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
@@ -141,6 +146,9 @@ class ShareRooms(Protocol):
 
     @property
     def coordinator(self) -> ShareCoordinator: ...
+
+    @property
+    def sessions(self) -> ShareSessions: ...
 
 
 class Rooms(Struct, frozen=True):
@@ -242,7 +250,7 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(ApiKey.LIST_TRANSACTIONS, 0, 2, _DESCRIBE_TXN_ID, ListTransactions(transactions, clock)),
         Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, _DESCRIBE_CONFIGS_CLUSTER, ListConfigResources(rooms.view)),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, _DESCRIBE_TOPIC, DescribeTopicPartitions(rooms.view)),
-        *_share_group_states(rooms),
+        *_shares(rooms, hints),
     ]
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
     versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
@@ -293,6 +301,20 @@ def _share_group_states(rooms: Rooms) -> list[Api]:
         Api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, _CLUSTER_ACTION, ShareGroupStates(here, write)),
         Api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, delete)),
         Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, _CLUSTER_ACTION, ShareGroupStates(here, summarize)),
+    ]
+
+
+def _shares(rooms: Rooms, hints: LeaderHints) -> list[Api]:
+    world, host, sessions, budget = rooms.world, rooms.host, rooms.shares.sessions, rooms.reply_budgets.consumers
+    acknowledging = Acknowledging(host, sessions, hints)
+    max_bytes = rooms.config.fetch_max_bytes
+    reading = ShareReading(host, sessions.live, world.disk.off_loop, world.clock, max_bytes, budget)
+    fetch, acknowledge = ShareFetch(acknowledging, reading, world.clock), ShareAcknowledge(acknowledging)
+    needs = _READ_GROUP + _READ_TOPIC
+    return [
+        Api(ApiKey.SHARE_FETCH, 1, 2, needs, fetch),
+        Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, needs, acknowledge),
+        *_share_group_states(rooms),
     ]
 
 

@@ -198,6 +198,7 @@ class Broker:
     async def _begin(self) -> None:
         self._running = asyncio.ensure_future(self._run())
         self._view.subscribe(self._on_image)
+        self._listener.on_left = self._shares.sessions.left
         self._host.follow(ClusterImage("", -1), self._view.image)
         hosted = asyncio.ensure_future(self._host.followed())
         await asyncio.wait({self._running, hosted}, return_when=asyncio.FIRST_COMPLETED)
@@ -334,11 +335,12 @@ class Broker:
         forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
         desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         ensure_internal_topic = InternalTopics(forwarding, self.image, config).ensure
-        self._shares = Shares(journal, clock, self, config, self._peers("share-states"), ensure_internal_topic)
+        self._shares = Shares(
+            journal, clock, self, config, self._peers("share-states"), ensure_internal_topic, disk.off_loop
+        )
         self._host.on_leadership(self._on_leadership)
-        self._lag = LoopLag(clock)
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
-        self._seen = RequestsSeen()
+        self._lag, self._seen = LoopLag(clock), RequestsSeen()
         rooms = Rooms(
             config=config,
             world=world,
@@ -386,8 +388,7 @@ class Broker:
             self._groups.on_leadership(partition, leads, epoch)
         elif topic == TRANSACTION_STATE_TOPIC:
             self._transactions.on_leadership(partition, leads, epoch)
-        else:
-            self._shares.on_leadership(topic, partition, leads, epoch)
+        self._shares.on_leadership(topic, partition, leads, epoch)
 
     def _open_metrics(self, host: str, port: int) -> None:
         from headrace.server.controller_metrics import controller_metrics

@@ -1,4 +1,5 @@
-"""Share groups on one broker: the coordinator of share partitions' states and the way to it, plugged together.
+"""Share groups on one broker, plugged together: the coordinator of stored states and the way to it, the share
+partitions that are led here, and the sessions of their members.
 
 Built and run by the broker.
 """
@@ -7,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from headrace.api.share_sessions import ShareSessions
 from headrace.coordinators.shares.coordinator import PrunableJournal, ShareCoordinator, Topics
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import ClusterImage
 from headrace.model.share_state import STATE_TOPIC
+from headrace.replicas.share.live_partition import OffLoop
+from headrace.replicas.share.live_partitions import LivePartitions
+from headrace.replicas.share.terms import default_terms
 from headrace.server.peers import Peers
 from headrace.server.remote_shares import ShareStateDesk
 from headrace.world.clock import Clock
@@ -25,6 +30,7 @@ class Shares:
         config: BrokerConfig,
         peers: Peers,
         ensure_internal_topic: Callable[[str], Awaitable[None]],
+        off_loop: OffLoop,
     ) -> None:
         self.coordinator = ShareCoordinator(
             journal,
@@ -34,13 +40,19 @@ class Shares:
             prune_interval_ms=config.share_topic_prune_interval_ms,
         )
         self.states = ShareStateDesk(self.coordinator, topics.image, config.broker_id, peers, ensure_internal_topic)
+        self.live = LivePartitions(self.states, default_terms, clock, off_loop)
+        self.sessions = ShareSessions(self.live)
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self.coordinator.run()
+        try:
+            await self.coordinator.run()
+        finally:
+            self.live.close()
 
     def on_leadership(self, topic: str, partition: int, leads: bool, epoch: int) -> None:
         """This broker became, or ceased to be, the leader of a partition."""
+        self.live.on_leadership(topic, partition, leads, epoch)
         if topic == STATE_TOPIC:
             self.coordinator.on_leadership(partition, leads, epoch)
 
