@@ -6,7 +6,7 @@ Each entry says which operations a request may need; the gate (api/gate.py) answ
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
 from headrace.api.alter_configs import AlterConfigs
 from headrace.api.alter_partition_reassignments import AlterPartitionReassignments
 from headrace.api.alter_replica_log_dirs import AlterReplicaLogDirs
+from headrace.api.alter_share_group_offsets import AlterShareGroupOffsets
 from headrace.api.api_versions import ApiVersions
 from headrace.api.consumer_group_describe import ConsumerGroupDescribe
 from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -25,12 +26,14 @@ from headrace.api.create_partitions import CreatePartitions
 from headrace.api.create_topics import CreateTopics
 from headrace.api.delete_groups import DeleteGroups
 from headrace.api.delete_records import DeleteRecords
+from headrace.api.delete_share_group_offsets import DeleteShareGroupOffsets
 from headrace.api.delete_topics import DeleteTopics
 from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_configs import DescribeConfigs
 from headrace.api.describe_groups import DescribeGroups
 from headrace.api.describe_log_dirs import DescribeLogDirs
 from headrace.api.describe_producers import DescribeProducers
+from headrace.api.describe_share_group_offsets import DescribeShareGroupOffsets
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions
 from headrace.api.describe_transactions import DescribeTransactions
 from headrace.api.elect_leaders import ElectLeaders
@@ -66,6 +69,9 @@ from headrace.api.pieces import PIECE
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
+from headrace.api.share_group_describe import ShareGroupDescribe
+from headrace.api.share_group_heartbeat import ShareGroupHeartbeat
+from headrace.api.share_group_offsets import LogEnds, ShareGroupOffsets
 from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
@@ -79,6 +85,7 @@ from headrace.coordinators.transactions.coordinator import TransactionCoordinato
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
 from headrace.model.settings import INT_MAX
+from headrace.model.share_state import ShareStates
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
@@ -152,6 +159,8 @@ class Rooms(Struct, frozen=True):
     topic_maker: TopicMaker
     coordinator_desk: TransactionCoordinators
     reply_budgets: ReplyBudgets
+    log_ends: LogEnds
+    share_states: ShareStates | None = None  # None: this broker serves no share groups
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -183,11 +192,11 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     delete_topics = DeleteTopics(controller, rooms.view, clock, enabled=config.delete_topic_enable)
     init_producer_id = InitProducerId(rooms.producer_ids, transactions)
     add_offsets = AddOffsetsToTxn(transactions, rooms, ensure_offsets_topic)
-    describe_consumer_groups = ConsumerGroupDescribe(groups, rooms)
     offsets_in_transaction = TxnOffsetCommit(groups, rooms, host, entry)
     alter_some_configs = IncrementalAlterConfigs(controller)
     reassignments = AlterPartitionReassignments(controller, clock)
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
+    features = features_with(share_apis := _share_apis(rooms))
     apis = [
         _produce(rooms, hints, entry),
         _fetch(rooms, hints),
@@ -223,20 +232,50 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, _ALTER_CLUSTER, reassignments),
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, _DESCRIBE_CLUSTER, ListPartitionReassignments(rooms.view)),
         Api(ApiKey.OFFSET_DELETE, 0, 0, _DELETE_GROUP + _READ_TOPIC, OffsetDelete(groups, rooms)),
-        Api(ApiKey.UPDATE_FEATURES, 0, 2, _ALTER_CLUSTER, UpdateFeatures(FEATURES)),
+        Api(ApiKey.UPDATE_FEATURES, 0, 2, _ALTER_CLUSTER, UpdateFeatures(features)),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, _DESCRIBE_CLUSTER, DescribeCluster(rooms.view, brokers)),
-        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, _READ_GROUP + _DESCRIBE_TOPIC, ConsumerGroupHeartbeat(groups)),
-        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe_consumer_groups),
+        *_consumer_group_apis(rooms),
         Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, _READ_TOPIC, DescribeProducers(host)),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, _DESCRIBE_TXN_ID + _DESCRIBE_TOPIC, DescribeTransactions(transactions)),
         Api(ApiKey.LIST_TRANSACTIONS, 0, 2, _DESCRIBE_TXN_ID, ListTransactions(transactions, clock)),
         Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, _DESCRIBE_CONFIGS_CLUSTER, ListConfigResources(rooms.view)),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, _DESCRIBE_TOPIC, DescribeTopicPartitions(rooms.view)),
+        *share_apis,
     ]
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
-    versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
+    versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), features)
     apis.append(Api(ApiKey.API_VERSIONS, 0, 4, NONE, versions, unknown_version=versions.refuse_version))
     return {int(api.key): _limited(_guarded(api, rooms.gate)) for api in apis}
+
+
+def features_with(share_apis: Sequence[Api]) -> Mapping[str, int]:
+    """`share.version` makes clients use share groups, so it is in force only where records can be fetched."""
+    served = any(api.key == ApiKey.SHARE_FETCH for api in share_apis)
+    return FEATURES | ({"share.version": 1} if served else {})
+
+
+def _consumer_group_apis(rooms: Rooms) -> list[Api]:
+    heartbeat, describe = ConsumerGroupHeartbeat(rooms.groups), ConsumerGroupDescribe(rooms.groups, rooms)
+    return [
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, _READ_GROUP + _DESCRIBE_TOPIC, heartbeat),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe),
+    ]
+
+
+def _share_apis(rooms: Rooms) -> list[Api]:
+    """Share groups, all of their APIs or none."""
+    if rooms.share_states is None:
+        return []
+    groups, offsets = rooms.groups, ShareGroupOffsets(rooms.groups, rooms, rooms.share_states, rooms.log_ends)
+    describe_offsets = DescribeShareGroupOffsets(offsets, rooms)
+    alter_offsets, delete_offsets = AlterShareGroupOffsets(offsets, rooms), DeleteShareGroupOffsets(offsets, rooms)
+    return [
+        Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, _READ_GROUP + _DESCRIBE_TOPIC, ShareGroupHeartbeat(groups)),
+        Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, ShareGroupDescribe(groups, rooms)),
+        Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe_offsets),
+        Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, _READ_GROUP + _READ_TOPIC, alter_offsets),
+        Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, _DELETE_GROUP + _READ_TOPIC, delete_offsets),
+    ]
 
 
 def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:

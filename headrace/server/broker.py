@@ -48,6 +48,7 @@ from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.model.settings import INT_MAX
 from headrace.model.settings_in_force import BrokerFile
+from headrace.model.share_state import ShareStates
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
@@ -63,6 +64,7 @@ from headrace.server.long_work import LongWork
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.neighbours import Neighbours
+from headrace.server.partition_ends import PartitionEnds
 from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
@@ -323,7 +325,8 @@ class Broker:
             compute=world.computing.off_loop,
         )
         journal = TopicJournal(self._host, clock, disk.off_loop)
-        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config))
+        share_states = self._share_states()
+        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config), share_states)
         post = MarkerPost(self.image, config.broker_id, self._peers("markers"))
         markers = MarkerDelivery(self._host, self._groups, clock, post)
         producer_ids = ProducerIds(self._controller.allocate_producer_ids)
@@ -353,10 +356,16 @@ class Broker:
             topic_maker=forwarding,
             coordinator_desk=desk,
             reply_budgets=self.reply_budgets,
+            log_ends=PartitionEnds(self._host, self.image, config.broker_id, self._peers("partition-ends")),
+            share_states=share_states,
         )
         self._table = forwarding.over(build_table(rooms))
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
         self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
+
+    def _share_states(self) -> ShareStates | None:
+        """The way to the share coordinators. Without one, this broker serves no share groups."""
+        return None
 
     def _forwarding_name(self) -> str:
         return forwarding_name(self._view.image, self._config.broker_id)
