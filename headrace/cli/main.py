@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headrace.cli import cluster, consume, group, log, pipeline, produce, serve, topic, transaction, up, zk
+from headrace.cli import cluster, consume, group, log, pipeline, produce, serve, share, topic, transaction, up, zk
 from headrace.cli.options import examples
 from headrace.model.failure import Failure, one_line
 
@@ -107,6 +107,7 @@ produce.register(app)
 consume.register(app)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(share.app, name="share")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")

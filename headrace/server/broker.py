@@ -48,6 +48,7 @@ from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.model.settings import INT_MAX
 from headrace.model.settings_in_force import BrokerFile
+from headrace.model.share_state import ShareStates
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
@@ -63,6 +64,7 @@ from headrace.server.long_work import LongWork
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.neighbours import Neighbours
+from headrace.server.partition_ends import PartitionEnds
 from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
@@ -325,20 +327,17 @@ class Broker:
             compute=world.computing.off_loop,
         )
         journal = TopicJournal(self._host, clock, disk.off_loop)
-        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config))
+        forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
+        ensure_internal_topic = InternalTopics(forwarding, self.image, config).ensure
+        self._shares = Shares(journal, world, self, config, self._peers("share-states"), ensure_internal_topic)
+        states = self._share_states()
+        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config), states)
         post = MarkerPost(self.image, config.broker_id, self._peers("markers"))
         markers = MarkerDelivery(self._host, self._groups, clock, post)
-        producer_ids = ProducerIds(self._controller.allocate_producer_ids)
-        self._transactions = TransactionCoordinator(
-            journal, clock, self, transaction_settings(config), markers, producer_ids.next
-        )
-        forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
-        desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
-        ensure_internal_topic = InternalTopics(forwarding, self.image, config).ensure
-        self._shares = Shares(
-            journal, clock, self, config, self._peers("share-states"), ensure_internal_topic, disk.off_loop
-        )
+        producer_ids, terms = ProducerIds(self._controller.allocate_producer_ids), transaction_settings(config)
+        self._transactions = TransactionCoordinator(journal, clock, self, terms, markers, producer_ids.next)
         self._host.on_leadership(self._on_leadership)
+        desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
         self._lag, self._seen = LoopLag(clock), RequestsSeen()
         rooms = Rooms(
@@ -359,10 +358,16 @@ class Broker:
             topic_maker=forwarding,
             coordinator_desk=desk,
             reply_budgets=self.reply_budgets,
+            log_ends=PartitionEnds(self._host, self.image, config.broker_id, self._peers("partition-ends")),
+            share_states=states,
         )
         self._table = forwarding.over(build_table(rooms))
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
         self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
+
+    def _share_states(self) -> ShareStates:
+        """The way to the share coordinators."""
+        return self._shares.states
 
     def _forwarding_name(self) -> str:
         return forwarding_name(self._view.image, self._config.broker_id)

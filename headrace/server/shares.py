@@ -11,27 +11,30 @@ from collections.abc import Awaitable, Callable
 from headrace.api.share_sessions import ShareSessions
 from headrace.coordinators.shares.coordinator import PrunableJournal, ShareCoordinator, Topics
 from headrace.model.broker_config import BrokerConfig
+from headrace.model.group_config import share_group_config
 from headrace.model.image import ClusterImage
+from headrace.model.settings_in_force import BrokerFile
 from headrace.model.share_state import STATE_TOPIC
-from headrace.replicas.share.live_partition import OffLoop
 from headrace.replicas.share.live_partitions import LivePartitions
-from headrace.replicas.share.terms import default_terms
+from headrace.replicas.share.terms import ShareTerms, terms_of
 from headrace.server.peers import Peers
 from headrace.server.remote_shares import ShareStateDesk
-from headrace.world.clock import Clock
+from headrace.world.world import World
+
+_MOST_TERMS = 10_000  # that are remembered; anybody may name groups
 
 
 class Shares:
     def __init__(
         self,
         journal: PrunableJournal,
-        clock: Clock,
+        world: World,
         topics: Topics,
         config: BrokerConfig,
         peers: Peers,
         ensure_internal_topic: Callable[[str], Awaitable[None]],
-        off_loop: OffLoop,
     ) -> None:
+        clock = world.clock
         self.coordinator = ShareCoordinator(
             journal,
             clock,
@@ -40,8 +43,22 @@ class Shares:
             prune_interval_ms=config.share_topic_prune_interval_ms,
         )
         self.states = ShareStateDesk(self.coordinator, topics.image, config.broker_id, peers, ensure_internal_topic)
-        self.live = LivePartitions(self.states, default_terms, clock, off_loop)
+        self._topics = topics
+        self._file = BrokerFile(config.broker_id, config.settings)
+        self._terms: dict[str, ShareTerms] = {}
+        self._terms_image = topics.image()  # for which those are right
+        self.live = LivePartitions(self.states, self._terms_of, clock, world.disk.off_loop)
         self.sessions = ShareSessions(self.live)
+
+    def _terms_of(self, group: str) -> ShareTerms:
+        image = self._topics.image()
+        if image is not self._terms_image or len(self._terms) > _MOST_TERMS:
+            self._terms, self._terms_image = {}, image
+        terms = self._terms.get(group)
+        if terms is None:
+            config = share_group_config(image.group_settings.get(group, {}), self._file.in_force(image))
+            terms = self._terms[group] = terms_of(config)
+        return terms
 
     async def run(self) -> None:
         """Until cancelled."""

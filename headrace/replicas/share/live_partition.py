@@ -22,7 +22,7 @@ from headrace.model.share_state import NO_START, SharePartition, ShareState, Sha
 from headrace.replicas.partition import Partition
 from headrace.replicas.share.acquisition import Acquired, Span
 from headrace.replicas.share.deliveries import Acknowledgement, Deliveries, Staged
-from headrace.replicas.share.terms import EARLIEST, ShareTerms, TermsOf, reset_age_ms
+from headrace.replicas.share.terms import ShareTerms, TermsOf
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.world.clock import Clock, Timer
 
@@ -96,7 +96,9 @@ class LivePartition:
 
     @property
     def is_idle(self) -> bool:
-        return not self.waiters and self._work is None and (self.deliveries is None or not self.deliveries.held)
+        """Nothing is in flight, and nobody waits."""
+        deliveries = self.deliveries
+        return not self.waiters and (deliveries is None or (self._work is None and not deliveries.held))
 
     # --- beginning and end ------------------------------------------------------------------------------------------
 
@@ -129,12 +131,11 @@ class LivePartition:
     async def _choose_start(self) -> int:
         terms, partition = self.terms, self.partition
         end = partition.last_stable_offset if terms.read_committed else partition.high_watermark
-        if terms.auto_offset_reset == EARLIEST:
+        if terms.from_start:
             return partition.log.start_offset
-        age_ms = reset_age_ms(terms.auto_offset_reset)
-        if age_ms is None:
+        if terms.from_age_ms is None:
             return end
-        since = self._clock.now_ms() - age_ms
+        since = self._clock.now_ms() - terms.from_age_ms
         found: tuple[int, int] | None = await self._off_loop(partition.log.find_time, since, end)
         return end if found is None else found[0]
 
