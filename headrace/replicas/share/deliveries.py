@@ -268,10 +268,10 @@ class Deliveries:
         self._unstored.append((first, end))
 
     def trim(self, log_start: int) -> bool:
-        """The log begins here. Whether that is news."""
+        """The log begins here. Whether that moves the window."""
+        self.trimmed_to = max(self.trimmed_to, log_start)
         if log_start <= self.window.base:
             return False
-        self.trimmed_to = log_start
         self.window.cut(log_start)
         self.window.advance()
         return True

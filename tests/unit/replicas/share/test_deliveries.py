@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from headrace.coordinators.shares.batches import Batches, put
 from headrace.model.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareState
@@ -280,6 +280,12 @@ DeliveryMachine.TestCase.settings = settings(max_examples=60, stateful_step_coun
 TestDeliveries = DeliveryMachine.TestCase
 
 
+def play_deliveries() -> None:
+    """The same examples each time; the first failure is enough, it is not made smaller."""
+    same = settings(max_examples=25, stateful_step_count=50, deadline=None, derandomize=True, database=None)
+    run_state_machine_as_test(DeliveryMachine, settings=settings(same, phases=[Phase.generate]))
+
+
 # --- rule by rule -----------------------------------------------------------------------------------------------------
 
 
@@ -365,18 +371,29 @@ def test_portions_are_of_the_wanted_size_but_for_batches_that_are_larger() -> No
     assert [(one.first, one.last) for one in portions(pieces, 1)][:2] == [(0, 3), (4, 7)]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        [Acknowledgement(0, 2, (ACCEPT, ACCEPT))],
-        [Acknowledgement(0, 2, (5,))],
-        [Acknowledgement(0, 2, ())],
-        [Acknowledgement(2, 1, (ACCEPT,))],
-        [Acknowledgement(2, 3, (ACCEPT,)), Acknowledgement(0, 1, (ACCEPT,))],
-        [Acknowledgement(0, 2, (ACCEPT,)), Acknowledgement(2, 3, (ACCEPT,))],
-        [Acknowledgement(3, 5, (ACCEPT,))],
-    ],
-)
+def test_only_who_holds_a_record_acknowledges_it() -> None:
+    deliveries = fresh()
+    take(deliveries, "ann", 0, 4, share=3)
+    take(deliveries, "bob", 0, 4, share=2)
+    for member, first, last in (("bob", 0, 0), ("ann", 3, 3), ("ann", 0, 4), ("cid", 0, 0)):
+        with pytest.raises(KafkaError) as refusal:
+            deliveries.stage(member, [Acknowledgement(first, last, (ACCEPT,))], 0, LIMITS)
+        assert refusal.value.code is ErrorCode.invalid_record_state
+    assert deliveries.stage("bob", [Acknowledgement(3, 4, (ACCEPT,))], 0, LIMITS).runs == [(3, 5, ACKNOWLEDGED)]
+
+
+WRONG = [
+    [Acknowledgement(0, 2, (ACCEPT, ACCEPT))],
+    [Acknowledgement(0, 2, (5,))],
+    [Acknowledgement(0, 2, ())],
+    [Acknowledgement(2, 1, (ACCEPT,))],
+    [Acknowledgement(2, 3, (ACCEPT,)), Acknowledgement(0, 1, (ACCEPT,))],
+    [Acknowledgement(0, 2, (ACCEPT,)), Acknowledgement(2, 3, (ACCEPT,))],
+    [Acknowledgement(3, 5, (ACCEPT,))],
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_an_acknowledgement_that_makes_no_sense_is_an_invalid_request(wrong: list[Acknowledgement]) -> None:
     deliveries = fresh()
     take(deliveries, "ann", 0, 4)
@@ -384,3 +401,8 @@ def test_an_acknowledgement_that_makes_no_sense_is_an_invalid_request(wrong: lis
         deliveries.stage("ann", wrong, 0, LIMITS)
     assert refusal.value.code is ErrorCode.invalid_request
     assert deliveries.window.of_state(ACQUIRED, 0, 5) == [(0, 5)]
+
+
+def play_wrong_acknowledgements() -> None:
+    for wrong in WRONG:
+        test_an_acknowledgement_that_makes_no_sense_is_an_invalid_request(wrong)
