@@ -7,7 +7,14 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from headrace.coordinators.shares.commands import InitializeState, ReadState, Refusal, WriteState
+from headrace.coordinators.shares.commands import (
+    DeleteState,
+    InitializeState,
+    ReadState,
+    Refusal,
+    SummarizeState,
+    WriteState,
+)
 from headrace.coordinators.shares.shard import ShareShard
 from headrace.model.group_config import ShareGroupConfig
 from headrace.model.share_state import NO_START, SharePartition, ShareState
@@ -26,7 +33,7 @@ CONFIG = ShareGroupConfig(share_record_lock_ms=15_000, share_max_record_locks=10
 Range = tuple[int, int, int]
 
 
-class States:
+class ShardStates:
     """`ShareStates` over a real shard."""
 
     def __init__(self) -> None:
@@ -66,10 +73,10 @@ class States:
             raise KafkaError(self.loses.pop(0))
 
     async def delete(self, partition: SharePartition) -> None:
-        raise NotImplementedError
+        self._decide(DeleteState(partition))
 
     async def summary(self, partition: SharePartition) -> ShareState:
-        raise NotImplementedError
+        return cast("ShareState", self._decide(SummarizeState(partition)))
 
 
 class Log:
@@ -95,7 +102,7 @@ class Led:
 class Leader:
     def __init__(self, clock: SimClock) -> None:
         self.clock = clock
-        self.states = States()
+        self.states = ShardStates()
         self.led = Led()
         self.config = CONFIG
         self.partitions = LivePartitions(self.states, lambda _: terms_of(self.config), clock, self._off_loop)
