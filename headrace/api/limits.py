@@ -36,6 +36,8 @@ FEWER_ITEMS: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_HEARTBEAT: 120_000,  # what one member has
         ApiKey.OFFSET_DELETE: 20_000,
         ApiKey.SHARE_GROUP_HEARTBEAT: 120_000,
+        ApiKey.SHARE_FETCH: 50_000,  # acknowledgements are staged in one go
+        ApiKey.SHARE_ACKNOWLEDGE: 50_000,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 50_000,  # each asks the share coordinator
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: 20_000,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: 20_000,

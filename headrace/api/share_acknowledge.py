@@ -10,8 +10,9 @@ acknowledgements, and what the member still holds is released.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.share_acknowledging import LEADER_IS_NEWS, Acknowledged, Acknowledging, flags_problem, refusal
 from headrace.api.share_sessions import FIRST_EPOCH, LAST_EPOCH
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -22,7 +23,7 @@ class ShareAcknowledge:
     def __init__(self, acknowledging: Acknowledging) -> None:
         self._acknowledging = acknowledging
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
         body, acknowledging = request.body, self._acknowledging
         problem = flags_problem(body, fetches=False)
         if problem is not None:
@@ -32,10 +33,10 @@ class ShareAcknowledge:
             if epoch == FIRST_EPOCH:
                 raise KafkaError(ErrorCode.invalid_share_session_epoch, "an acknowledgement cannot open a session")
             session = acknowledging.sessions.go_on(group, member, epoch, request.caller)
+            yield from acknowledging.sessions.name(session, body)
         except KafkaError as error:
             return refusal(error)
-        session.name(body)
-        results = acknowledging.stage(group, member, body.topics, renews=body.is_renew_ack)
+        results = yield from acknowledging.stage(group, member, body.topics, renews=body.is_renew_ack)
         if epoch == LAST_EPOCH:
             acknowledging.sessions.end(session)
         return self._response(request, group, results)

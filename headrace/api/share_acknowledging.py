@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from headrace.api.contract import Steps
 from headrace.api.leader_hints import LeaderHints
+from headrace.api.pieces import Pace
 from headrace.api.share_sessions import ShareSessions
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.share.deliveries import RENEW, Acknowledgement
@@ -46,9 +48,9 @@ class Acknowledging:
         self.hints = hints
         self._host = host
 
-    def stage(self, group: str, member: str, topics: Iterable[Message], *, renews: bool) -> list[Acknowledged]:
+    def stage(self, group: str, member: str, topics: Iterable[Message], *, renews: bool) -> Steps[list[Acknowledged]]:
         """`renews`: the request says that it renews locks."""
-        results = []
+        results, pace = list[Acknowledged](), Pace()
         for topic in topics:
             for partition in topic.partitions:
                 if partition.acknowledgement_batches:
@@ -59,6 +61,8 @@ class Acknowledging:
                     except KafkaError as error:
                         result.error = error
                     results.append(result)
+                if pace.is_over(1 + len(partition.acknowledgement_batches)):
+                    yield
         return results
 
     def _stage_one(

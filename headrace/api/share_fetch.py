@@ -16,8 +16,9 @@ errors that they do not know, and the coordinator comes back.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable
 
-from headrace.api.contract import Reply, Request
+from headrace.api.contract import Request, Steps
 from headrace.api.share_acknowledging import LEADER_IS_NEWS, Acknowledged, Acknowledging, flags_problem, refusal
 from headrace.api.share_reading import STRICT, ShareReading, Wanted, Yield
 from headrace.api.share_sessions import FIRST_EPOCH, LAST_EPOCH, ShareSession
@@ -32,7 +33,7 @@ class ShareFetch:
         self._reading = reading
         self._clock = clock
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request) -> Steps[Message | Awaitable[Message]]:
         body, acknowledging = request.body, self._acknowledging
         problem = flags_problem(body, fetches=True)
         if problem is not None:
@@ -40,16 +41,16 @@ class ShareFetch:
         group, member, epoch = body.group_id, body.member_id, body.share_session_epoch
         try:
             session = self._session(request)
+            yield from acknowledging.sessions.name(session, body)
         except KafkaError as error:
             if error.code is ErrorCode.share_session_limit_reached:
                 return self._refuse_later(error, body.max_wait_ms)
             return refusal(error)
-        session.name(body)
-        results = acknowledging.stage(group, member, body.topics, renews=body.is_renew_ack)
+        results = yield from acknowledging.stage(group, member, body.topics, renews=body.is_renew_ack)
         if epoch == LAST_EPOCH:
             acknowledging.sessions.end(session)
         else:
-            acknowledging.sessions.release(session, session.forget(body))
+            acknowledging.sessions.forget(session, body)
         fetches = epoch != LAST_EPOCH and not body.is_renew_ack and body.max_records > 0 and body.max_bytes > 0
         return self._answer(request, session, results, fetches=fetches)
 

@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.api.contract import Request
+from headrace.api.contract import Request, Steps
+from headrace.api.pieces import Pace, in_turns
 from headrace.coordinators.shares.commands import (
     Command,
     DeleteState,
@@ -31,6 +32,8 @@ from headrace.wire.messages import Message
 
 MakeCommand = Callable[[SharePartition, Message], Command]
 Show = Callable[[Message, ShareState], None]
+Reply = tuple[int, "asyncio.Future[Any] | ErrorCode"]
+Asked = tuple[Message, list[Reply]]
 
 
 class ShareGroupStates:
@@ -40,10 +43,14 @@ class ShareGroupStates:
         self._coordinator = coordinator
         self._make = make
 
-    def __call__(self, request: Request) -> Awaitable[Message]:
-        asked: list[tuple[Message, list[tuple[int, asyncio.Future[Any] | ErrorCode]]]] = []
+    def __call__(self, request: Request) -> Steps[Awaitable[Message]]:
+        asked, pace = list[Asked](), Pace()
         for topic in request.body.topics:
-            replies = [(data.partition, self._submit(request.body.group_id, topic, data)) for data in topic.partitions]
+            replies = list[Reply]()
+            for data in topic.partitions:
+                replies.append((data.partition, self._submit(request.body.group_id, topic, data)))
+                if pace.is_over():
+                    yield
             asked.append((topic, replies))
         return self._response(request.api_key, asked)
 
@@ -52,13 +59,11 @@ class ShareGroupStates:
             return ErrorCode.invalid_request
         return self._coordinator.submit(self._make(SharePartition(group, topic.topic_id, data.partition), data))
 
-    async def _response(
-        self, api_key: int, asked: list[tuple[Message, list[tuple[int, asyncio.Future[Any] | ErrorCode]]]]
-    ) -> Message:
+    async def _response(self, api_key: int, asked: list[Asked]) -> Message:
         show = _show_batches if api_key == ApiKey.READ_SHARE_GROUP_STATE else _show_summary
         results = []
         for topic, replies in asked:
-            partitions = [await _result(partition, reply, show) for partition, reply in replies]
+            partitions = [await _result(partition, reply, show) async for partition, reply in in_turns(replies)]
             results.append(Message(topic_id=topic.topic_id, partitions=partitions))
         return Message(results=results)
 

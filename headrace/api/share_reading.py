@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from headrace.api.contract import Caller
+from headrace.api.pieces import PIECE
 from headrace.api.reply_budget import FREE_BYTES, SMALL_BYTES, Grant, ReplyBudget, granted
 from headrace.api.share_sessions import Place
 from headrace.log.reading import Slice
@@ -35,6 +36,7 @@ STRICT = 1  # the acquire mode in which max_records is never exceeded
 _LEAST_READ_BYTES = 16 << 10
 _LARGEST_READ_BYTES = 8 << 20
 _AGAIN_S = 0.02
+_WIDE_WAIT_S = 1.0
 _LOOKS_AT_ONCE = 20  # that find only what nobody is to be given
 
 OffLoop = Callable[[Callable[[], Buffer]], Awaitable[Buffer]]
@@ -110,7 +112,7 @@ class ShareReading:
         give_up_at = self._clock.monotonic() + (0.0 if at_once else wanted.max_wait_s)
         looks = 0
         while wanted.places:
-            look = self._look(wanted)
+            look = await self._look(wanted)
             late = self._clock.monotonic() >= give_up_at
             if look.finds and (late or look.errors or look.is_enough or look.size >= wanted.min_bytes):
                 yields = await self._acquire_all(wanted, look, caller)
@@ -132,6 +134,8 @@ class ShareReading:
         stable = self._live.terms_of(wanted.group).read_committed
         partitions = [live.partition for live in look.lives]
         missing = max(1, wanted.min_bytes - look.size)
+        if len(wanted.places) > PIECE:  # it was looked at in pieces, so something may have been missed
+            wait_s = min(wait_s, _WIDE_WAIT_S)
         wait = Wait(partitions, Audience.STABLE if stable else Audience.COMMITTED, missing, wait_s, self._clock)
         for live in look.lives:
             live.waiters[wait.due] = None
@@ -144,10 +148,12 @@ class ShareReading:
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
-    def _look(self, wanted: Wanted) -> _Look:
+    async def _look(self, wanted: Wanted) -> _Look:
         look, left = _Look(), min(wanted.max_bytes, self._max_bytes)
         share = max(1, left // len(wanted.places))
-        for topic_id, index in wanted.places:
+        for at, (topic_id, index) in enumerate(wanted.places):
+            if at and at % PIECE == 0:
+                await asyncio.sleep(0)
             try:
                 partition = self._host.find_by_id(topic_id, index)
                 partition.check_leader(-1)
@@ -190,7 +196,7 @@ class ShareReading:
     async def _acquire_later(self, wanted: Wanted, caller: Caller) -> list[Yield]:
         """With little, when it is this connection's turn."""
         grant = await self._budget.wait(SMALL_BYTES, caller)
-        look = self._look(_of_bytes(wanted, grant.size))
+        look = await self._look(_of_bytes(wanted, grant.size))
         return await self._load_and_acquire(wanted, look, grant)
 
     async def _load_and_acquire(self, wanted: Wanted, look: _Look, grant: Grant | None) -> list[Yield]:

@@ -6,6 +6,9 @@ the connection that it was used on last; a connection that the member has left b
 a request names is fetched until it is forgotten.
 
 When it ends, what the member holds is released at once. When it is opened anew, it is not.
+
+What sessions remember is bounded, in sessions and in partitions of all of them. One that grows beyond that ends, and
+its member is told so.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 
-from headrace.api.contract import Caller
+from headrace.api.contract import Caller, Steps
+from headrace.api.pieces import Pace
 from headrace.replicas.share.live_partitions import LivePartitions
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
@@ -33,13 +37,6 @@ class ShareSession:
         self.caller = caller
         self.epoch = FIRST_EPOCH  # of its last request
         self.places: dict[Place, None] = {}  # topic id and partition
-
-    def name(self, body: Message) -> None:
-        """A request names these partitions."""
-        for topic in body.topics:
-            if topic.topic_id is not None:
-                for partition in topic.partitions:
-                    self.places[topic.topic_id, partition.partition_index] = None
 
     def forget(self, body: Message) -> list[Place]:
         """It names these for the last time; those that it had named."""
@@ -61,9 +58,11 @@ class ShareSession:
 
 
 class ShareSessions:
-    def __init__(self, live: LivePartitions, slots: int = 2000) -> None:
+    def __init__(self, live: LivePartitions, slots: int = 2000, most_places: int = 200_000) -> None:
         self.live = live
         self._slots = slots
+        self._most_places = most_places
+        self._places = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._by_caller: dict[Caller, dict[tuple[str, str], None]] = {}
 
@@ -101,6 +100,29 @@ class ShareSessions:
             self._move(session, caller)
         return session
 
+    def name(self, session: ShareSession, body: Message) -> Steps[None]:
+        """A request names these partitions. KafkaError if there are too many; then the session has ended."""
+        key, pace = (session.group, session.member), Pace()
+        for topic in body.topics:
+            for partition in topic.partitions:
+                if topic.topic_id is not None:
+                    place = (topic.topic_id, partition.partition_index)
+                    if place not in session.places:
+                        session.places[place] = None
+                        self._places += self._sessions.get(key) is session
+                if pace.is_over():
+                    yield
+            if self._places > self._most_places and self._sessions.get(key) is session:
+                self._drop(key)
+                self.end(session)
+                raise KafkaError(ErrorCode.share_session_limit_reached, "share sessions have too many partitions")
+
+    def forget(self, session: ShareSession, body: Message) -> None:
+        """A request names these partitions for the last time."""
+        named = session.forget(body)
+        self._places -= len(named)
+        self.release(session, named)
+
     def left(self, caller: Caller) -> None:
         """A connection is gone, and its sessions end with it."""
         for session in [self._sessions[key] for key in self._by_caller.get(caller, {})]:
@@ -129,6 +151,7 @@ class ShareSessions:
     def _drop(self, key: tuple[str, str]) -> None:
         session = self._sessions.pop(key, None)
         if session is not None:
+            self._places -= len(session.places)
             self._leave(session.caller, key)
 
     def _leave(self, caller: Caller, key: tuple[str, str]) -> None:

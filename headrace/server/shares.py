@@ -48,7 +48,7 @@ class Shares:
         self._terms: dict[str, ShareTerms] = {}
         self._terms_image = topics.image()  # for which those are right
         self.live = LivePartitions(self.states, self._terms_of, clock, world.disk.off_loop)
-        self.sessions = ShareSessions(self.live)
+        self.sessions = ShareSessions(self.live, most_places=config.fetch_session_max_partitions)
 
     def _terms_of(self, group: str) -> ShareTerms:
         image = self._topics.image()

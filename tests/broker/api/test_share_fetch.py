@@ -249,3 +249,17 @@ def test_nothing_is_lost_and_nothing_comes_back_after_a_kill(broker: Any, ann: S
         bob.topic_id = ann.topic_id
         got = bob.take(wait_ms=20_000)
         assert sorted(at for first, last, _ in got for at in range(first, last + 1)) == [4, 6, 7, 8, 9]
+
+
+def test_sessions_remember_so_many_partitions_and_no_more(broker_factory: Any) -> None:
+    broker = broker_factory({"headrace.fetch.session.max.partitions": "5"})
+    with ShareClient(broker.port) as ann, ShareClient(broker.port, "bob") as bob:
+        ann.create_topic(6)
+        bob.topic_id = ann.topic_id
+        assert ann.fetch(partitions=(0, 1, 2)).error_code == 0
+        assert bob.fetch(partitions=(0, 1)).error_code == 0
+        assert bob.fetch(partitions=(2,)).error_code == ErrorCode.share_session_limit_reached
+        bob.epoch = 0
+        gone = [Message(topic_id=ann.topic_id, partitions=[1, 2])]
+        assert ann.fetch(partitions=(), forgotten_topics_data=gone).error_code == 0
+        assert bob.fetch(partitions=(0, 1, 2, 3)).error_code == 0
