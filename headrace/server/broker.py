@@ -400,6 +400,7 @@ class Broker:
         from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
         from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
         from headrace.server.replica_metrics import replica_metrics
+        from headrace.server.share_metrics import share_metrics
         from headrace.server.transaction_metrics import transaction_metrics
 
         names = {key: api.name for key, api in self._table.items()}
@@ -410,6 +411,7 @@ class Broker:
             yield from replica_metrics(self._host, self._scrub)
             yield from group_metrics(self._groups, self._host, self._world.clock)
             yield from transaction_metrics(self._transactions, self._host, self._world.clock)
+            yield from share_metrics(self._shares.sessions)
 
         server = MetricsServer(gather)
         self.metrics_port = server.open(host, port)

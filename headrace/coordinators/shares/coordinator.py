@@ -76,6 +76,7 @@ class ShareCoordinator:
         self._clock = clock
         self._topics = topics
         self._prune_interval_s = prune_interval_ms / 1000
+        self._lost: set[uuid.UUID] = set()  # topics that were unknown when it was pruned last
         self._rounds: dict[tuple[int, int], _Round] = {}  # by partition and leader epoch
         self._runtime = CoordinatorRuntime(
             journal, clock, lambda: ShareShard(updates_per_snapshot), self._partition_count, STATE_TOPIC
@@ -149,6 +150,7 @@ class ShareCoordinator:
 
     async def prune(self) -> None:
         """All partitions of the state topic that are led and loaded here."""
+        self._forget_lost_topics()
         seats = self._runtime.loaded()
         self._rounds = {seat: begun for seat, begun in self._rounds.items() if seat in seats}
         for partition, epoch in seats:
@@ -156,6 +158,14 @@ class ShareCoordinator:
                 await self._prune(partition, epoch)
             except (KafkaError, OSError) as error:  # it has moved, or its disk has failed: not here any more
                 logger.info("%s-%d is not pruned: %s", STATE_TOPIC, partition, error)
+
+    def _forget_lost_topics(self) -> None:
+        """Those that were deleted while nobody here heard of it: unknown for two rounds, since news may be late."""
+        known = self._topics.image().topics_by_id
+        lost = {key.topic_id for shard in self._runtime.shards() for key in shard.stored if key.topic_id not in known}
+        for topic_id in lost & self._lost:
+            self._runtime.tell_all(ForgetTopic(topic_id))
+        self._lost = lost
 
     async def _prune(self, partition: int, epoch: int) -> None:
         begun = self._rounds.get((partition, epoch))

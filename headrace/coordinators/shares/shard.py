@@ -45,7 +45,7 @@ from headrace.coordinators.shares.records import (
     tombstone,
     update_record,
 )
-from headrace.model.share_state import SharePartition, ShareState
+from headrace.model.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE, SharePartition, ShareState, StateBatch
 from headrace.wire.errors import ErrorCode, Malformed
 
 logger = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 NO_PRODUCER_ID = -1
 MAX_NAME_BYTES = 0x7FFF  # what the record format has room for
 SNAPSHOTS_AT_ONCE = 100  # in one write
+TOMBSTONES_AT_ONCE = 1000
 _BATCHES_AT_ONCE = 10_000  # in one write of many snapshots
 
 
@@ -186,8 +187,10 @@ class ShareShard:
             outcome.reply = _fenced_leader(stored, state.leader_epoch)
         elif stored.state_epoch != state.state_epoch:
             outcome.reply = _fenced_state(stored, state.state_epoch)
-        elif any(batch.last_offset < batch.first_offset for batch in state.batches):
-            outcome.reply = Refusal(ErrorCode.invalid_request, "a state batch ends before it begins")
+        elif not all(_makes_sense(batch) for batch in state.batches):
+            outcome.reply = Refusal(
+                ErrorCode.invalid_request, "a state batch has no such state, or ends before it begins"
+            )
         else:
             self._update(command.partition, stored, state.leader_epoch, state, outcome, now_ms, fresh=True)
 
@@ -262,7 +265,15 @@ class ShareShard:
     def _forget_topic(self, command: ForgetTopic, outcome: Outcome, now_ms: int) -> None:
         for key in self.stored:
             if key.topic_id == command.topic_id:
+                if len(outcome.records) == TOMBSTONES_AT_ONCE:
+                    outcome.set_timer(("forget", command.topic_id), 0, command)
+                    return
                 outcome.write(tombstone(key))
+
+
+def _makes_sense(batch: StateBatch) -> bool:
+    known = batch.state in (AVAILABLE, ACKNOWLEDGED, ARCHIVED)
+    return known and batch.first_offset <= batch.last_offset and batch.delivery_count >= 0
 
 
 def _uninitialized(partition: SharePartition) -> Refusal:

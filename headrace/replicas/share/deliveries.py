@@ -31,6 +31,7 @@ from headrace.wire.errors import ErrorCode, KafkaError
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 _FINAL = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED}
 _TICKS = 10  # of a second, in which locks run out
+_MOST_STORED = 1 << 20  # offsets that a window may begin with; what is stored of later ones is not believed
 _SPAN_LOCKS = 4  # how many times `max_locks` offsets the window may have, most of them done with
 
 
@@ -60,7 +61,8 @@ class Deliveries:
         self._locks: dict[int, tuple[int, int]] = {}  # by tick, where these locks are; the window knows better
         self._unstored: list[tuple[int, int]] = []  # what has changed without a stage
         for batch in stored.batches:
-            first, end = max(batch.first_offset, self.window.base), batch.last_offset + 1
+            first = max(batch.first_offset, self.window.base)
+            end = min(batch.last_offset + 1, self.window.base + _MOST_STORED)
             if end > first:
                 self.window.extend(end)
                 self.window.put(first, end, batch.state, batch.delivery_count)

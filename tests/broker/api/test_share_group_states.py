@@ -16,6 +16,13 @@ KEY = "cooks:AAAAAAAAAAAAAAAAAAAATQ:0"
 
 
 class StateClient(RawClient):
+    topic_id = TOPIC  # there is no such topic
+
+    def create_topic(self) -> None:
+        topic = Message(name="orders", num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        made = self.call(ApiKey.CREATE_TOPICS, 7, Message(topics=[topic], timeout_ms=20_000, validate_only=False))
+        self.topic_id = made.topics[0].topic_id
+
     def ready(self) -> None:
         """The coordinator is known, and has loaded."""
         found = self.call(ApiKey.FIND_COORDINATOR, 6, Message(key_type=2, coordinator_keys=[KEY]))
@@ -24,9 +31,9 @@ class StateClient(RawClient):
             pass
 
     def ask(self, api_key: ApiKey, version: int, partition: int = 0, **data: Any) -> Message:
-        topics = [Message(topic_id=TOPIC, partitions=[Message(partition=partition, **data)])]
+        topics = [Message(topic_id=self.topic_id, partitions=[Message(partition=partition, **data)])]
         response = self.call(api_key, version, Message(group_id="cooks", topics=topics))
-        assert [topic.topic_id for topic in response.results] == [TOPIC]
+        assert [topic.topic_id for topic in response.results] == [self.topic_id]
         (result,) = response.results[0].partitions
         assert result.partition == partition
         return result
@@ -85,7 +92,7 @@ def test_a_key_that_names_no_share_partition_is_refused(client: StateClient) -> 
     assert [answer.error_code for answer in found.coordinators] == [ErrorCode.invalid_request]
 
 
-def test_what_was_stored_again_is_pruned(broker_factory: Any) -> None:
+def test_what_was_stored_again_is_pruned_and_lost_topics_are_forgotten(broker_factory: Any) -> None:
     broker = broker_factory(
         {
             "share.coordinator.state.topic.num.partitions": "1",
@@ -94,30 +101,25 @@ def test_what_was_stored_again_is_pruned(broker_factory: Any) -> None:
     )
     with StateClient(broker.port) as client:
         client.ready()
+        assert client.initialize(1, 7) == 0
+        client.create_topic()
         assert client.initialize(1, 0, partition=1) == 0  # nobody writes to it any more
         assert client.initialize(1, 0) == 0
         for offset in range(600):
             assert client.write(1, offset, (offset, offset, 2, 1)) == 0
-        log = broker.data / "__share_group_state-0"
         for _ in range(2):
-            broker.clock.advance(minutes=2)
-        broker.restart()
-        assert sum(path.stat().st_size for path in log.glob("*.log")) > 0
-    with StateClient(broker.port) as client:
-        client.ready()
-        assert client.read().start_offset == 599
-        assert client.ask(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, 1).start_offset == 0
-        earliest = client.call(
-            ApiKey.LIST_OFFSETS,
-            7,
-            Message(
-                replica_id=-1,
-                topics=[
-                    Message(
-                        name="__share_group_state",
-                        partitions=[Message(partition_index=0, current_leader_epoch=-1, timestamp=-2)],
-                    )
-                ],
-            ),
-        )
-        assert earliest.topics[0].partitions[0].offset >= 600
+            broker.clock.advance(seconds=61)
+        assert first_offset(client) >= 600
+    broker.restart()
+    with StateClient(broker.port) as again:
+        again.ready()
+        assert again.read().error_code == ErrorCode.invalid_request
+        again.topic_id = client.topic_id
+        assert again.read().start_offset == 599
+        assert again.ask(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, 1).start_offset == 0
+
+
+def first_offset(client: StateClient) -> int:
+    place = Message(partition_index=0, current_leader_epoch=-1, timestamp=-2)
+    asked = Message(replica_id=-1, topics=[Message(name="__share_group_state", partitions=[place])])
+    return int(client.call(ApiKey.LIST_OFFSETS, 7, asked).topics[0].partitions[0].offset)

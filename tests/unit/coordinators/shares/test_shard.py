@@ -106,7 +106,13 @@ def test_what_is_not_known_is_refused(coordinator: Coordinator) -> None:
 
 
 def test_bad_input_is_refused(coordinator: Coordinator) -> None:
-    assert refused(coordinator.write(StateBatch(11, 10, 2, 1))) is ErrorCode.invalid_request
+    for wrong in (
+        StateBatch(11, 10, 2, 1),
+        StateBatch(10, 11, 1, 1),
+        StateBatch(10, 11, -3, 1),
+        StateBatch(1, 2, 0, -1),
+    ):
+        assert refused(coordinator.write(wrong)) is ErrorCode.invalid_request
     assert refused(coordinator.ask(InitializeState(SharePartition("", TOPIC, 0), 1, 0))) is ErrorCode.invalid_request
 
 
@@ -148,6 +154,18 @@ def test_a_deleted_topic_is_forgotten(coordinator: Coordinator) -> None:
     coordinator.ask(ForgetTopic(TOPIC))
     coordinator.restart()
     assert set(coordinator.shard.stored) == {other}
+
+
+def test_a_topic_with_very_many_partitions_is_forgotten_some_at_a_time() -> None:
+    coordinator = Coordinator()
+    for partition in range(2500):
+        coordinator.ask(InitializeState(SharePartition("cooks", TOPIC, partition), 1, 0))
+    outcome = coordinator.shard.decide(ForgetTopic(TOPIC), 1000)
+    assert len(outcome.records) == 1000
+    assert [alarm.command for alarm in outcome.timers.values() if alarm is not None] == [ForgetTopic(TOPIC)]
+    for _ in range(3):
+        coordinator.ask(ForgetTopic(TOPIC))
+    assert coordinator.shard.stored == {}
 
 
 def test_unreadable_records_are_skipped(coordinator: Coordinator) -> None:

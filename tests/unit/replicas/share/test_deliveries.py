@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from headrace.coordinators.shares.batches import Batches, put
-from headrace.model.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareState
+from headrace.model.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareState, StateBatch
 from headrace.replicas.share.acquisition import Acquired, Limits, Span, portions, throttled
 from headrace.replicas.share.deliveries import (
     ACCEPT,
@@ -342,6 +342,12 @@ def test_a_large_hole_does_not_fill_the_memory() -> None:
     got = deliveries.acquire("bob", again, 0, LIMITS, 9, share=9, strict=False)
     assert [(one.first, one.last) for one in got] == [(10**9 + 1, 10**9 + 3)]
     assert deliveries.start_offset == 10**9 + 1
+
+
+def test_a_stored_batch_without_end_does_not_fill_the_memory() -> None:
+    deliveries = Deliveries(ShareState(1, 1, 5, -1, (StateBatch(6, 1 << 60, ARCHIVED, 1),)))
+    assert len(deliveries.window) == 1 << 20
+    assert deliveries.next_offset == 5
 
 
 def test_one_slow_record_does_not_stop_the_others_until_the_window_is_full() -> None:
