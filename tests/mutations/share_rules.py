@@ -9,6 +9,7 @@ from tests.mutations.mutant import Mutation
 
 LIVE = "tests.unit.replicas.share.test_live_partition"
 DELIVERIES = "tests.unit.replicas.share.test_deliveries"
+WAITING = "tests.unit.api.test_share_reading"
 READING = "tests.unit.replicas.share.test_reading"
 SHARD = "tests.unit.coordinators.shares.test_shard"
 SHARE = "headrace.replicas.share"
@@ -36,6 +37,8 @@ SHARE_RULES = {
     "S12": "a start that was chosen is stored before anything is handed out",
     "S13": "only who holds a record acknowledges it",
     "S14": "a window full of records that are done with is not taken for free locks",
+    "S15": "a fetch that ends leaves nothing behind",
+    "S16": "who waits is woken by what comes back",
 }
 
 
@@ -90,4 +93,10 @@ SHARE_CASES = [
          "return True", f"{DELIVERIES}:test_only_who_holds_a_record_acknowledges_it"),
     case("S14", f"{SHARE}.deliveries", "window.next_available(window.base) == window.end", "False",
          f"{DELIVERIES}:test_one_slow_record_does_not_stop_the_others_until_the_window_is_full"),
+    case("S15", "headrace.api.share_reading", "live.waiters.pop(wait.due, None)", "pass",
+         f"{WAITING}:test_a_fetch_in_vain_leaves_nothing_behind"),
+    case("S16", f"{SHARE}.live_partition", "if self.crowded or deliveries.next_offset < deliveries.window.end:",
+         "if False:", f"{WAITING}:test_a_fetch_is_woken_when_locks_are_free_again"),
+    case("S16", f"{SHARE}.live_partition", "                waiter.set_result(None)\n", "                pass\n",
+         f"{WAITING}:test_a_fetch_is_woken_by_records_by_a_release_and_by_a_lock_that_runs_out"),
 ]  # fmt: skip
