@@ -39,6 +39,7 @@ SHARE_RULES = {
     "S14": "a window full of records that are done with is not taken for free locks",
     "S15": "a fetch that ends leaves nothing behind",
     "S16": "who waits is woken by what comes back",
+    "S17": "a write that comes late takes nothing back",
 }
 
 
@@ -99,4 +100,8 @@ SHARE_CASES = [
          "if False:", f"{WAITING}:test_a_fetch_is_woken_when_locks_are_free_again"),
     case("S16", f"{SHARE}.live_partition", "                waiter.set_result(None)\n", "                pass\n",
          f"{WAITING}:test_a_fetch_is_woken_by_records_by_a_release_and_by_a_lock_that_runs_out"),
+    case("S17", "headrace.coordinators.shares.batches", "batch.state != AVAILABLE else",
+         "True else", f"{SHARD}:play_late_write"),
+    case("S17", "headrace.coordinators.shares.shard", "max(stored.start_offset, update.start_offset)",
+         "update.start_offset", f"{SHARD}:play_late_write"),
 ]  # fmt: skip

@@ -134,8 +134,7 @@ class ShareShard:
         stored = self.stored.get(partition)
         if stored is None or stored.snapshot_epoch != update.epoch:
             return  # its snapshot was pruned, and a later one has all of it
-        if update.start_offset >= 0:
-            stored.start_offset = update.start_offset
+        stored.start_offset = max(stored.start_offset, update.start_offset)  # a late write moves nothing back
         stored.leader_epoch = max(stored.leader_epoch, update.leader_epoch)
         stored.complete_count = update.complete_count
         stored.updates += 1
@@ -213,7 +212,7 @@ class ShareShard:
             outcome.write(update_record(key, update))
             return
         batches = list(stored.batches)
-        start = state.start_offset if state.start_offset >= 0 else stored.start_offset
+        start = max(stored.start_offset, state.start_offset)
         put(batches, changed, start)
         snapshot = Snapshot(
             stored.snapshot_epoch + 1,

@@ -57,6 +57,10 @@ class Coordinator:
 
 @pytest.fixture
 def coordinator() -> Coordinator:
+    return begun()
+
+
+def begun() -> Coordinator:
     coordinator = Coordinator()
     assert coordinator.ask(InitializeState(PLACE, 1, NO_START)) is None
     assert coordinator.ask(ReadState(PLACE, 5)) == ShareState(1, 5, NO_START)
@@ -76,6 +80,20 @@ def test_what_was_written_is_read_after_a_restart(coordinator: Coordinator) -> N
     coordinator.restart()
     assert coordinator.ask(ReadState(PLACE, 5)) == expected
     assert coordinator.ask(SummarizeState(PLACE)) == ShareState(1, 5, 12, 13)
+
+
+def test_a_write_that_comes_late_takes_nothing_back(coordinator: Coordinator) -> None:
+    coordinator.write(StateBatch(12, 12, 0, 1), start=10)
+    coordinator.write(StateBatch(12, 12, 2, 2), start=11)
+    coordinator.write(StateBatch(12, 12, 0, 1), start=10)  # the first one again, over a connection that was slow
+    for _ in range(2):
+        state = coordinator.ask(ReadState(PLACE, 5))
+        assert (state.start_offset, state.batches) == (11, (StateBatch(12, 12, 2, 2),))
+        coordinator.restart()
+
+
+def play_late_write() -> None:
+    test_a_write_that_comes_late_takes_nothing_back(begun())
 
 
 def test_a_read_fences_the_leader_before_even_after_a_restart(coordinator: Coordinator) -> None:
