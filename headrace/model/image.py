@@ -14,13 +14,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from headrace.model.broker_token import NO_TOKEN, BrokerToken
+from headrace.model.share_state import STATE_TOPIC
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, STATE_TOPIC})
 
 
 class BrokerImage(Struct, frozen=True):
