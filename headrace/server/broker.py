@@ -331,8 +331,7 @@ class Broker:
         self._shares = Shares(journal, world, self, config, self._peers("share-states"), ensure_internal_topic)
         states = self._share_states()
         self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config), states)
-        post = MarkerPost(self.image, config.broker_id, self._peers("markers"))
-        markers = MarkerDelivery(self._host, self._groups, clock, post)
+        markers = self._marker_delivery()
         producer_ids, terms = ProducerIds(self._controller.allocate_producer_ids), transaction_settings(config)
         self._transactions = TransactionCoordinator(journal, clock, self, terms, markers, producer_ids.next)
         self._host.on_leadership(self._on_leadership)
@@ -365,6 +364,10 @@ class Broker:
         self._idle_views = self._watch_idle_views(rooms.views)
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
         self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
+
+    def _marker_delivery(self) -> MarkerDelivery:
+        post = MarkerPost(self.image, self._config.broker_id, self._peers("markers"))
+        return MarkerDelivery(self._host, self._groups, self._world.clock, post)
 
     def _watch_idle_views(self, views: Views) -> IdleViews:
         alter, idle_ms = self._table[ApiKey.INCREMENTAL_ALTER_CONFIGS].handler, self._config.view_idle_ms
