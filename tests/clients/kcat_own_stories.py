@@ -191,7 +191,7 @@ def a_view_is_read_at_the_offsets_of_its_base(stage: Stage) -> None:
         expect_in("Invalid topic", said)
 
 
-@script.story("views")
+@script.story("view-transactions")
 def a_view_shows_what_is_committed(stage: Stage) -> None:
     base, transactional = stage.topic(headrace_tags_enable="true"), stage.unique("id")
     view = view_of(stage, base, "red", "any")
