@@ -40,7 +40,7 @@ def test_stories_end_well(first: int) -> None:
     told("--seeds", str(STORIES_EACH), "--first", str(first), "--jobs", "1", "--trouble", str(TROUBLE_S))
 
 
-@pytest.mark.parametrize("first", (2000, 2100))
+@pytest.mark.parametrize("first", [2000, 2100])
 def test_stories_with_delayed_messages_end_well(first: int) -> None:
     count = STORIES_EACH if SOAK else 3
     told("--seeds", str(count), "--first", str(first), "--jobs", "1", "--trouble", str(TROUBLE_S), "--delays")
