@@ -44,7 +44,6 @@ def test_the_defaults_of_a_topic_are_those_of_the_table() -> None:
         ("headrace.tags.enable", "true", "belongs to tags, which this version of headrace does not have"),
         ("headrace.dedup.window.ms", "-1", "out of range: 0 and more"),
         ("headrace.dedup.max.bytes", "1023", "out of range: 1024 and more"),
-        ("headrace.delay.enable", "true", "delayed messages"),
         ("remote.storage.enable", "true", "tiered storage"),
     ],
 )

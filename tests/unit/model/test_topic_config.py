@@ -14,6 +14,7 @@ OPENING: dict[str, Any] = {
     "cleanup_policy": ("compact", "delete"),
     "codec": 0,
     "dedup_window_ms": 1,
+    "delayed": True,
     "log_append_time": True,
 }
 
