@@ -69,7 +69,7 @@ class Trimming:
                 tail.now_ms = max(now_ms, tail.now_ms)
                 if tail.offline is not None:
                     return 0
-                count = self._droppable(now_ms)
+                count = self._committed(self._droppable(now_ms))
                 if count == len(tail.segments):
                     self._rolling.begin_segment(now_ms)
                 count = self._without_what_waits(count)
@@ -106,6 +106,14 @@ class Trimming:
             ),
             now_ms,
         )
+
+    def _committed(self, count: int) -> int:
+        """How many of these segments may go: none with what is not committed, as far as this log has been told."""
+        tail = self._tail
+        if tail.committed_offset is None:
+            return count
+        ends = [*(segment.base_offset for segment in tail.segments[1:]), tail.end_offset]
+        return sum(end <= tail.committed_offset for end in ends[:count])
 
     def _without_what_waits(self, count: int) -> int:
         """How many of these segments may go: no replica drops one with a record that waits for its time. A leader that

@@ -74,6 +74,17 @@ def test_old_segments_go_and_their_files_follow_after_the_delay() -> None:
     assert not [name for name in disk.list_dir(log.directory) if name.endswith(".deleted")]
 
 
+def test_retention_takes_nothing_that_is_not_committed() -> None:
+    """A log that began behind what is committed could not be led: its readers may see nothing of it."""
+    log = log_of(6, retention_ms=DAY_MS)
+    log.settle(3)
+    assert log.apply_retention(NOW + 2 * DAY_MS) == 1
+    assert log.start_offset == 2
+    log.settle(6)
+    assert log.apply_retention(NOW + 3 * DAY_MS) == 2
+    assert log.start_offset == 6
+
+
 def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_at_its_end() -> None:
     disk = SimDisk()
     log = log_of(3, disk, retention_ms=DAY_MS)
