@@ -11,7 +11,7 @@ from typing import Any
 from headrace.log.derived import Trim
 from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability
-from headrace.log.failing import refusal
+from headrace.log.failing import refusal, write_failed
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.retention import Limits, SegmentFacts, segments_to_drop
 from headrace.log.rolling import Rolling
@@ -141,6 +141,11 @@ class Trimming:
         changes: dict[str, Any] = {"start_offset": start}
         if self._folder.checkpoint.recovery_point < first:
             changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True}
+        if count:
+            try:
+                self._states.snapshots.secure(first, self._folder)
+            except (OSError, MemoryError) as error:
+                raise write_failed(tail, error) from error
         self._durability.settle(**changes)
         with tail.lock:
             dropped, tail.segments = tail.segments[:count], tail.segments[count:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from headrace.log.partition_log import PartitionLog
@@ -83,6 +85,25 @@ def test_retention_takes_nothing_that_is_not_committed() -> None:
     log.settle(6)
     assert log.apply_retention(NOW + 3 * DAY_MS) == 2
     assert log.start_offset == 6
+
+
+def test_a_power_cut_after_retention_forgets_no_producer_whose_batches_went() -> None:
+    """A retry of what it sent would be stored twice."""
+    for seed in range(20):
+        disk = SimDisk()
+        log = open_log(disk, TopicConfig(segment_bytes=2 * SIZE, retention_ms=DAY_MS))
+        disk.sync_dir(log.directory.parent.parent)
+        disk.sync_dir(log.directory.parent)
+        log.append(from_producer(0), 0, now_ms=NOW)
+        for _ in range(4):
+            log.append(batch(at=NOW), 0, now_ms=NOW)
+        log.sync()
+        log.append(batch(at=NOW + 2 * DAY_MS), 0, now_ms=NOW + 2 * DAY_MS)
+        assert log.apply_retention(NOW + 2 * DAY_MS) == 2
+        disk.crash(random.Random(seed))
+        again = open_log(disk, log.config)
+        assert again.start_offset == 4
+        assert list(again.producers.producers) == [7], f"seed {seed}"
 
 
 def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_at_its_end() -> None:
