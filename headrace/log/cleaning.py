@@ -126,7 +126,9 @@ def clean(
             continue
         is_last_of_producer = producer_last_offsets.get(header.producer_id) == header.last_offset
         try:
-            if header.is_control:
+            if header.is_note:
+                left = None  # nothing in it waits any more: see PartitionLog.decided_below
+            elif header.is_control:
                 left = _clean_marker(whole, header, decided, now_ms, delete_retention_ms, is_last_of_producer)
             else:
                 decided.meet_data(header)

@@ -88,6 +88,14 @@ class DueWheel:
             ring = self._fine
         ring.add(key, due_ms)
 
+    def add_all(self, ids: array[int]) -> None:
+        """Very many, of which each finds its place when the wheel is asked what is due."""
+        if ids:
+            bucket = _Bucket()
+            bucket.ids = array("q", ids)
+            self.size += len(ids)
+            self._opening.append((bucket, 0, NEVER))
+
     def next_ms(self) -> int:
         """When something may be due, or is to be opened: not later than the first due time. NEVER if nothing waits."""
         return min(self._exact.first_ms, self._closed_ms)

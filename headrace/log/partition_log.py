@@ -246,9 +246,10 @@ class PartitionLog(TailView):
 
     def decided_below(self) -> int:
         """Everything before this offset is committed as far as this log has been told, every transaction that has a
-        record there has ended, and the marker is committed too."""
+        record there has ended, and the marker is committed too; and no note there is needed any more."""
         with self.tail.lock:
-            ends = [self.end_offset, self.committed_offset, self.producers.first_unstable()]
+            needed = self._states.scheduled.needed_from(self.committed_offset)
+            ends = [self.end_offset, self.committed_offset, self.producers.first_unstable(), needed]
             return min(end for end in ends if end is not None)
 
     def aborted(self, first_offset: int, upto_offset: int) -> list[tuple[int, int]]:

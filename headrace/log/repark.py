@@ -22,12 +22,12 @@ def reparked(waiting: Pending, producer_id: int, ids: Iterable[int], notes: Mapp
     parts: list[Buffer] = []
     note, end = _begun(producer_id), 0
     for key in ids:
-        place = waiting.find(key)
-        if place is None or (found := notes.get(waiting.notes[place])) is None:
+        row = waiting.row(key)
+        if row is None or (found := notes.get(row[2])) is None:
             continue
-        part = body(found, waiting.notes[place], key)
+        part = body(found, row[2], key)
         if part is None:
-            raise ValueError(f"the note at offset {waiting.notes[place]} does not have record {key}")
+            raise ValueError(f"the note at offset {row[2]} does not have record {key}")
         if parts and end + len(part) > MOST_BYTES:
             note.records = b"".join(parts)
             out += encode_note(note)
@@ -35,8 +35,8 @@ def reparked(waiting: Pending, producer_id: int, ids: Iterable[int], notes: Mapp
         end += len(part)
         parts.append(part)
         note.ids.append(key)
-        note.dues.append(waiting.dues[place])
-        note.keys.append(waiting.keys[place])
+        note.dues.append(row[1])
+        note.keys.append(row[3])
         note.ends.append(end)
     if parts:
         note.records = b"".join(parts)

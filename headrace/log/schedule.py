@@ -51,16 +51,15 @@ class Schedule:
 
     def due_of(self, key: int) -> int | None:
         """When this one is due; None if it is not pending."""
-        place = self.pending.find(key)
-        return None if place is None else self.pending.dues[place]
+        return self.pending.due_of(key)
 
     def note_of(self, key: int) -> int | None:
-        place = self.pending.find(key)
-        return None if place is None else self.pending.notes[place]
+        row = self.pending.row(key)
+        return None if row is None else row[2]
 
     def with_key(self, digest: int) -> list[int]:
         """The ids of all pending records whose keys have this digest."""
-        return [self.pending.ids[place] for place in self.pending.with_key(digest)]
+        return self.pending.with_key(digest)
 
     def next_ms(self) -> int | None:
         """When something may be due; None if nothing is pending."""
@@ -113,10 +112,10 @@ class Schedule:
         if producer_id != NO_PRODUCER_ID:
             into = self.held.setdefault(producer_id, Pending())
         if note.kind is NoteKind.REPARK:
-            places = {key: place for key in ids if (place := into.find(key)) is not None}
-            if places:
-                self._moved.append((offset, min(into.notes[place] for place in places.values())))
-            known = set(places)
+            rows = [row for key in ids if (row := into.row(key)) is not None]
+            if rows:
+                self._moved.append((offset, min(row[2] for row in rows)))
+            known = {row[0] for row in rows}
         else:
             known = set()
         into.add(ids, note.dues, offset, note.keys)
@@ -128,35 +127,34 @@ class Schedule:
     def _change(self, note: Note, offset: int) -> None:
         lowest, pending = NOWHERE, self.pending
         for key, due_ms in zip(note.changed, note.next_dues, strict=True):
-            place = pending.find(key)
-            if place is None:
+            row = pending.row(key)
+            if row is None:
                 if note.kind is NoteKind.CANCEL:
                     lowest = min(lowest, self._drop_held(key))
                 continue
             if note.kind is NoteKind.RELEASE:
                 self.released += 1
             if due_ms >= 0:
-                pending.dues[place] = due_ms
+                pending.move(key, due_ms)
                 self._wheel.add(key, due_ms)
                 continue
             if note.kind is not NoteKind.RELEASE:
                 self.cancelled += 1
-            lowest = min(lowest, pending.notes[place])
-            pending.remove(place)
+            lowest = min(lowest, row[2])
+            pending.remove(key)
         self._leaves(offset, -1 if lowest == NOWHERE else lowest)
         if self._wheel.size > 2 * len(pending) + _WHEEL_SLACK:
             self._begin_wheel()
 
     def _drop_held(self, key: int) -> int:
         for producer_id, held in self.held.items():
-            place = held.find(key)
-            if place is not None:
+            row = held.row(key)
+            if row is not None:
                 self.cancelled += 1
-                note = held.notes[place]
-                held.remove(place)
+                held.remove(key)
                 if not held:
                     del self.held[producer_id]
-                return note
+                return row[2]
         return NOWHERE
 
     def _leaves(self, offset: int, lowest: int) -> None:
@@ -171,9 +169,8 @@ class Schedule:
         if not commit:
             self._leaves(offset, held.lowest_note())
             return
-        for key, due_ms in zip(held.ids, held.dues, strict=True):
-            if due_ms >= 0:
-                self._wheel.add(key, due_ms)
+        for key, due_ms, _ in held.page(0, len(held)):
+            self._wheel.add(key, due_ms)
         self.pending.take(held)
 
     def adopt(self, producer_id: int, waiting: Pending) -> None:
@@ -186,6 +183,4 @@ class Schedule:
 
     def _begin_wheel(self) -> None:
         self._wheel = DueWheel(self.due_of)
-        for key, due_ms in zip(self.pending.ids, self.pending.dues, strict=True):
-            if due_ms >= 0:
-                self._wheel.add(key, due_ms)
+        self._wheel.add_all(self.pending.ids())

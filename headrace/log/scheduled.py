@@ -25,7 +25,7 @@ from functools import partial
 from headrace.log.derived import MARKER, NOTES, PLAIN, DerivedState, LogOnDisk, Moment, Occasion, Store, StoredBatch
 from headrace.log.note_pairs import OpenNote
 from headrace.log.partition_folder import PartitionFolder
-from headrace.log.pending import GONE, Pending
+from headrace.log.pending import Pending
 from headrace.log.schedule import Schedule
 from headrace.log.segment import segment_path
 from headrace.wire.batches import NO_PRODUCER_ID
@@ -190,8 +190,9 @@ def _encoded(schedule: Schedule) -> bytes:
     columns = [(NO_PRODUCER_ID, schedule.pending), *schedule.held.items()]
     parts = [_HEAD.pack(_MAGIC, _VERSION, 0, len(columns))]
     for producer_id, column in columns:
-        parts.append(_COLUMN.pack(producer_id, len(column.ids)))
-        parts.extend(_swapped(values) for values in (column.ids, column.dues, column.notes, column.keys))
+        values = column.columns()
+        parts.append(_COLUMN.pack(producer_id, len(values[0])))
+        parts.extend(map(_swapped, values))
     body = b"".join(parts)
     return body + crc32c(body).to_bytes(4, "big")
 
@@ -207,16 +208,20 @@ def _decoded(data: bytes) -> Schedule | None:
     for _ in range(count):
         producer_id, rows = _COLUMN.unpack_from(data, at)
         at += _COLUMN.size
-        column = Pending()
-        for values in (column.ids, column.dues, column.notes, column.keys):
-            values.frombytes(data[at : at + 8 * rows])
-            if sys.byteorder == "little":
-                values.byteswap()
-            at += 8 * rows
-        column.live = rows - column.dues.count(GONE)
-        column.close_up()
-        schedule.adopt(producer_id, column)
+        waiting = Pending()
+        waiting.adopt(rows, partial(_read, memoryview(data)[at : at + 32 * rows], rows))
+        at += 32 * rows
+        schedule.adopt(producer_id, waiting)
     return schedule
+
+
+def _read(data: memoryview, rows: int, column: int, start: int, stop: int) -> array[int]:
+    """A part of a column."""
+    values = array("q")
+    values.frombytes(data[8 * (column * rows + start) : 8 * (column * rows + stop)])
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values
 
 
 def _swapped(values: array[int]) -> bytes:

@@ -39,6 +39,10 @@ class Releases(Protocol):
         """Something may be due earlier than was known."""
         ...
 
+    def forget(self, partition: Partition) -> None:
+        """It is led here no longer."""
+        ...
+
 
 def _ignore(topic: str, partition: int, leads: bool, epoch: int) -> None:
     pass

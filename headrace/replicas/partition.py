@@ -156,6 +156,8 @@ class Partition:
         if leader is not None:
             self._resigned_epoch = leader.epoch
             leader.end(error)
+            if self._broker.releasing is not None:
+                self._broker.releasing.forget(self)
         self.committed_log.fail(error)
         if leader is not None:
             self._broker.on_role(self.topic, self.index, False, leader.epoch)

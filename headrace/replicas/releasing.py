@@ -58,9 +58,10 @@ class Releasing:
     def __init__(self, clock: Clock, off_loop: Callable[..., Awaitable[Any]]) -> None:
         self._clock = clock
         self.notes = OpenNotes(off_loop)
-        self._agenda: dict[Releasable, float] = {}
-        self._queue: list[tuple[float, int, Releasable]] = []  # a heap; an entry counts if the agenda says the same
+        self._agenda: dict[Releasable, tuple[float, int]] = {}
+        self._queue: list[tuple[float, int]] = []  # a heap of these; one counts if it stands in the agenda
         self._numbers = itertools.count()
+        self._by_number: dict[int, Releasable] = {}
         self._sooner = asyncio.Event()
 
     def look(self, partition: Releasable) -> None:
@@ -72,12 +73,20 @@ class Releasing:
 
     def _look_at(self, partition: Releasable, at_s: float) -> None:
         known = self._agenda.get(partition)
-        if known is not None and known <= at_s:
+        if known is not None and known[0] <= at_s:
             return
-        self._agenda[partition] = at_s
-        heapq.heappush(self._queue, (at_s, next(self._numbers), partition))
-        if self._queue[0][2] is partition:
+        self.forget(partition)
+        entry = self._agenda[partition] = at_s, next(self._numbers)
+        self._by_number[entry[1]] = partition
+        heapq.heappush(self._queue, entry)
+        if self._queue[0] is entry:
             self._sooner.set()
+
+    def forget(self, partition: Releasable) -> None:
+        """It is led here no longer."""
+        known = self._agenda.pop(partition, None)
+        if known is not None:
+            del self._by_number[known[1]]
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -85,9 +94,9 @@ class Releasing:
             await self._wait()
             now_s = self._clock.monotonic()
             while self._queue and self._queue[0][0] <= now_s:
-                at_s, _, partition = heapq.heappop(self._queue)
-                if self._agenda.get(partition) == at_s:
-                    del self._agenda[partition]
+                partition = self._by_number.get(heapq.heappop(self._queue)[1])
+                if partition is not None:
+                    self.forget(partition)
                     await self._turn(partition)
 
     async def _wait(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -77,7 +78,7 @@ async def repark(partition: Writable, before: int, notes: OpenNotes) -> None:
             for at in range(0, len(ids), _AT_ONCE):
                 some = ids[at : at + _AT_ONCE]
                 waiting = log.schedule.waiting(producer_id)
-                offsets = [waiting.notes[place] for key in some if (place := waiting.find(key)) is not None]
+                offsets = [row[2] for key in some if (row := waiting.row(key)) is not None]
                 opened = await notes.open(log, offsets)
                 if office is None or partition.office is not office:
                     return
@@ -98,8 +99,8 @@ def cancel_before(partition: Writable, offset: int) -> int:
     for producer_id in [NO_PRODUCER_ID, *log.schedule.held]:
         waiting = log.schedule.waiting(producer_id)
         if waiting.lowest_note() < offset:
-            left, _ = waiting.in_notes_before(offset, 0, len(waiting.ids))
-            offsets = {waiting.notes[place] for key in left if (place := waiting.find(key)) is not None}
+            left, _ = waiting.in_notes_before(offset, 0, sys.maxsize)
+            offsets = {row[2] for key in left if (row := waiting.row(key)) is not None}
             opened = {at: note for at in offsets if (note := log.note_at(at, wait=True)) is not None}
             partition.append_notes(reparked(waiting, producer_id, left, opened))
     return len(ids)

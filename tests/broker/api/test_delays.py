@@ -46,7 +46,7 @@ def read(broker: Any, count: int, topic: str = TOPIC, **settings: Any) -> list[M
     """Exactly `count` records from the start, and the position after them is the end of the topic: lag 0."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.auto.commit": False,
-         "enable.partition.eof": True} | settings
+         "enable.partition.eof": True, "auto.offset.reset": "earliest"} | settings
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Message] = []
@@ -213,3 +213,46 @@ def test_on_other_topics_the_headers_mean_nothing(broker: Any) -> None:
     send(broker, "plain", {"headrace.delay-ms": "soon"}, topic="plain")
     (message,) = read(broker, 1, "plain")
     assert dict(message.headers()) == {"headrace.delay-ms": b"soon"}
+
+
+def test_an_idempotent_producer_and_deduplication_go_together_with_delays(broker: Any) -> None:
+    make(broker, "payments", **{"headrace.dedup.window.ms": "600000"})
+    headers = {"headrace.delay-ms": "1000", "headrace.id": "1"}
+    send(broker, "a", headers, topic="payments", **{"enable.idempotence": True})
+    send(broker, "a", headers, topic="payments", **{"enable.idempotence": True})
+    broker.clock.advance(seconds=5)
+    send(broker, "a", headers, topic="payments", **{"enable.idempotence": True})
+    broker.clock.advance(seconds=5)
+    assert values(read(broker, 1, "payments")) == [b"a"]
+
+
+def test_delete_records_cancels_what_waits_before_its_offset(broker: Any) -> None:
+    send(broker, "gone", {"headrace.delay-ms": "60000"})
+    kept = send(broker, "kept", {"headrace.delay-ms": "60000"})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    place = TopicPartition(TOPIC, 0, kept)
+    (deleted,) = admin.delete_records([place]).values()
+    assert deleted.result(PATIENCE_S).low_watermark == kept
+    broker.clock.advance(minutes=2)
+    assert values(read(broker, 1)) == [b"kept"]
+
+
+def test_an_hour_of_delay_outlives_a_second_of_retention(broker: Any) -> None:
+    make(broker, "short", **{"retention.ms": "1000", "segment.ms": "1000", "segment.bytes": "10000"})
+    send(broker, "later", {"headrace.delay-ms": str(HOUR_MS)}, topic="short")
+    for _ in range(5):
+        send(broker, "x" * 5000, topic="short")
+        broker.clock.advance(minutes=5)
+    broker.kill()
+    broker.restart()
+    broker.clock.advance(minutes=34)
+    broker.clock.advance(minutes=2)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["short"])
+    message = consumer.poll(PATIENCE_S)
+    while message is not None and message.value() != b"later":
+        message = consumer.poll(PATIENCE_S)
+    start, _ = consumer.get_watermark_offsets(TopicPartition("short", 0))
+    consumer.close()
+    assert message is not None
+    assert start > 1, "where the record was first has been dropped"

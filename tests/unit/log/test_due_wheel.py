@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.log import pending
 from headrace.log.due_wheel import NEVER, DueWheel
-from headrace.log.pending import GONE, NOWHERE, Pending
+from headrace.log.pending import NOWHERE, Pending
 
 DUES = st.one_of(st.integers(0, 3000), st.integers(0, 10_000_000), st.sampled_from([1000, 1200_000, 5_000_000]))
 STEPS = st.lists(
@@ -77,23 +81,34 @@ PARKED = st.lists(
 )
 
 
+@pytest.mark.parametrize("rows", [2, 5, 1000])
 @given(PARKED, st.lists(st.integers(0, 60)))
-def test_columns_are_a_mapping_in_the_order_of_ids(parked: list[tuple[list[int], int]], gone: list[int]) -> None:
+def test_columns_are_a_mapping_in_the_order_of_ids(
+    rows: int, parked: list[tuple[list[int], int]], gone: list[int]
+) -> None:
+    with patch.object(pending, "_BLOCK_ROWS", rows):
+        check_columns(parked, gone)
+
+
+def check_columns(parked: list[tuple[list[int], int]], gone: list[int]) -> None:
     columns, known = Pending(), {}
     for ids, note in parked:
         ids.sort()
         columns.add(ids, [key * 2 for key in ids], note, [key % 3 for key in ids])
         known |= dict.fromkeys(ids, note)
         for key in gone[:2]:
-            place = columns.find(key)
-            assert (place is None) == (known.pop(key, None) is None)
-            if place is not None:
-                columns.remove(place)
+            assert (columns.row(key) is None) == (known.pop(key, None) is None)
+            columns.remove(key)
         del gone[:2]
         assert len(columns) == len(known)
         assert columns.page(0, 100) == [(key, key * 2, known[key]) for key in sorted(known)]
         assert columns.lowest_note() == min(known.values(), default=NOWHERE)
-        assert sorted(columns.ids[place] for place in columns.with_key(1)) == [k for k in sorted(known) if k % 3 == 1]
+        assert columns.with_key(1) == [key for key in sorted(known) if key % 3 == 1]
         assert columns.in_notes_before(50, 0, 100) == ([key for key in sorted(known) if known[key] < 50], None)
-    columns.close_up()
-    assert GONE not in columns.dues
+        assert [columns.row(key) for key in sorted(known)] == [
+            (key, key * 2, known[key], key % 3) for key in sorted(known)
+        ]
+        again = Pending()
+        whole = columns.columns()
+        again.adopt(len(whole[0]), lambda column, start, stop: whole[column][start:stop])  # noqa: B023
+        assert again.page(0, 100) == columns.page(0, 100)

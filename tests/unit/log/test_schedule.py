@@ -7,6 +7,7 @@ import random
 import pytest
 
 from headrace.log.appended import Appended
+from headrace.log.compaction import Compactor
 from headrace.log.partition_log import PartitionLog
 from headrace.log.release import release
 from headrace.log.repark import cancelled, reparked
@@ -17,7 +18,7 @@ from headrace.wire.errors import InvalidRecords, KafkaError
 from headrace.wire.record import Record
 from headrace.wire.records import decode, decode_section, encode_batch
 from sim.disk import SimDisk
-from tests.unit.log.batches import FOLDER, NOW, append, open_log
+from tests.unit.log.batches import FOLDER, NOW, append, new_shelf, open_log
 
 CONFIG = TopicConfig(delayed=True)
 HOUR_MS = 3_600_000
@@ -418,3 +419,38 @@ def test_the_ids_of_a_note_without_its_mate_do_not_count() -> None:
     log.append_as_follower(note, NOW, log.scanned(note))
     put(log, record(0, b"again", id="1"))
     assert [value for _, value in seen(log)] == [b"again"]
+
+
+def test_a_topic_that_is_compacted_later_loses_nothing_that_waits_and_releases_nothing_twice() -> None:
+    disk = SimDisk()
+    log = open_log(disk, CONFIG)
+    delayed(log, b"done")
+    release_due(log, 2000)
+    put(log, record(0, b"k is overwritten"))
+    log.roll(NOW)
+    kept = delayed(log, b"waits", delay_ms=HOUR_MS)
+    log.roll(NOW)
+    put(log, record(0, b"newest"))
+    log.roll(NOW)
+    config = TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0)
+    log.reconfigure(config)
+    log.settle(log.end_offset)
+    Compactor(new_shelf(disk)).compact(log, NOW)
+    assert log.cleaned_to == kept - 1
+    for way in ("as it is", "closed", "scanned"):
+        if way == "closed":
+            log.close()
+        elif way == "scanned":
+            log.close()
+            for name in disk.list_dir(FOLDER):
+                if name.endswith(".schedule"):
+                    disk.remove(FOLDER / name)
+        log = log if way == "as it is" else open_log(disk, config)
+        assert waiting(log) == {kept: HOUR_MS}
+    assert release_due(log, HOUR_MS) == 1
+    log.roll(NOW)
+    log.settle(log.end_offset)
+    Compactor(new_shelf(disk)).compact(log, NOW)
+    assert [value for _, value in seen(log)] == [b"waits"]
+    log.abandon()
+    assert not open_log(disk, config).schedule
