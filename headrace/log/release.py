@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from headrace.log.delay_orders import CRON, NAMES, ZONE
 from headrace.log.schedule import Due
@@ -28,16 +27,6 @@ ID, FOR = delays.SCHEDULED_ID_HEADER, delays.SCHEDULED_FOR_HEADER
 _GONE = frozenset((*(name.decode() for name in NAMES), ID, FOR))
 _LARGEST_DELTA = 0x7FFFFFFF
 _CRON, _ZONE = CRON.decode(), ZONE.decode()
-
-
-class PendingRecord(NamedTuple):
-    """A record that waits, as a reader of what is pending sees it."""
-
-    id: int
-    due_ms: int
-    base_timestamp: int
-    """What its own timestamp delta counts from."""
-    body: Buffer
 
 
 def body(note: Note, offset: int, key: int) -> Buffer | None:

@@ -1,6 +1,6 @@
 """Parking records again: the notes with which a leader writes what waits once more, before retention drops the first.
 
-Pure. The ids, due times and digests stay; a note has records of one transaction only, or of none.
+Pure. The ids, times and digests stay; a note has records of one transaction only, or of none.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from headrace.log.pending import Pending
 from headrace.log.release import body
 from headrace.wire.batches import Buffer
 from headrace.wire.notes import Note, NoteKind, encode_note
+from headrace.wire.records import filter_records
 
 MOST_BYTES = 512 << 10
 
@@ -32,6 +33,10 @@ def reparked(waiting: Pending, producer_id: int, ids: Iterable[int], notes: Mapp
             note.records = b"".join(parts)
             out += encode_note(note)
             note, parts, end = _begun(producer_id), [], 0
+        if not parts:
+            note.base_timestamp = found.base_timestamp
+        elif found.base_timestamp != note.base_timestamp:
+            part = filter_records(part, [True], found.base_timestamp - note.base_timestamp)
         end += len(part)
         parts.append(part)
         note.ids.append(key)

@@ -1,0 +1,140 @@
+"""What waits for its time in a log, as a batch for the readers of a view of it.
+
+Called by views (api/view_content.py) in a thread of its own, which may wait for the disk, with rows that were taken on
+the event loop (PartitionLog.pending_rows). A record has its id as offset; key, value, time and headers are those that
+its producer sent, and `headrace.scheduled.for` says when it is due.
+
+Invariant: no row is left out. Where the note of the first row is gone, because the record was released, parked again
+or truncated since its row was taken, that is an OSError, and the reader asks again; where a later one is gone, the
+batch ends before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from headrace.log.partition_log import PartitionLog
+from headrace.log.pending import Waiting
+from headrace.log.reading import segment_at
+from headrace.log.release import FOR, body
+from headrace.log.segment import Segment
+from headrace.wire.batches import HEADER_BYTES, MAGIC, Buffer, crc_ok, read_header
+from headrace.wire.errors import Malformed
+from headrace.wire.notes import Note, read_note
+from headrace.wire.record import Record
+from headrace.wire.records import decode_loose, encode_batch
+
+READ_BYTES = 4 << 20
+"""Of notes, that one call reads, about."""
+_WINDOW_BYTES = 256 << 10
+_KEPT_NOTES = 8
+_ROW_BYTES = 40  # that the due time and a longer offset add to a record, at most
+_LARGEST_DELTA = 0x7FFFFFFF
+
+
+class Made(Struct):
+    """One batch, made of the first rows."""
+
+    records: bytearray
+    count: int = 0  # rows that are in it
+    read_bytes: int = 0
+
+
+def pending_batch(log: PartitionLog, rows: Sequence[Waiting], max_bytes: int) -> Made:
+    """The first of these rows: at most `max_bytes`, but one record in any case; at least one row is given."""
+    reader, found = NoteReader(log), Made(bytearray())
+    taken: list[Waiting] = []
+    bodies: list[Buffer] = []
+    times: list[int] = []
+    size = 0
+    for row in rows:
+        if (taken and row.id - taken[0].id > _LARGEST_DELTA) or reader.read_bytes > READ_BYTES:
+            break
+        note = reader.note(row.note)
+        record = None if note is None else body(note, row.note, row.id)
+        if note is None or record is None:
+            if taken:
+                break
+            raise OSError(f"{log.topic_partition} has no note with record {row.id} at offset {row.note}")
+        size += len(record) + _ROW_BYTES
+        if taken and size > max_bytes:
+            break
+        taken.append(row)
+        bodies.append(record)
+        times.append(note.base_timestamp)
+    found.count, found.read_bytes = len(taken), reader.read_bytes
+    epoch = log.epochs.epoch_of(max(taken[0].id, log.start_offset))
+    try:
+        records = _records(taken, bodies, times)
+        found.records = encode_batch(records, base_offset=taken[0].id, leader_epoch=epoch)
+    except (Malformed, ValueError) as error:
+        raise OSError(f"{log.topic_partition}: a record among {taken[0].id} to {taken[-1].id}: {error}") from error
+    return found
+
+
+def _records(rows: Sequence[Waiting], bodies: Sequence[Buffer], times: Sequence[int]) -> list[Record]:
+    """The records as readers see them; `times` is what their times count from."""
+    opened = decode_loose(b"".join(bodies), len(bodies))
+    return [
+        Record(
+            row.id,
+            base + record.timestamp,
+            record.key,
+            record.value,
+            (*(header for header in record.headers if header[0] != FOR), (FOR, b"%d" % row.due_ms)),
+        )
+        for record, row, base in zip(opened, rows, times, strict=True)
+    ]
+
+
+class NoteReader:
+    """Opens notes. Those that follow each other in a segment are found in one window of its file."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.read_bytes = 0
+        self._segments: Sequence[Segment] = log.segments
+        self._notes: dict[int, Note | None] = {}
+        self._segment: Segment | None = None
+        self._window = b""
+        self._window_at = 0  # where the window lies in the segment
+        self._at = 0  # the batch in the window at which the search goes on
+
+    def note(self, offset: int) -> Note | None:
+        """The note at this offset; None if there is none."""
+        if offset not in self._notes:
+            if len(self._notes) == _KEPT_NOTES:
+                del self._notes[next(iter(self._notes))]
+            self._notes[offset] = self._ahead(offset) or self._located(offset)
+        return self._notes[offset]
+
+    def _ahead(self, offset: int) -> Note | None:
+        """The note, if it lies further on in the window."""
+        window, at = self._window, self._at
+        while at + HEADER_BYTES <= len(window):
+            header = read_header(window, at)
+            if header.magic != MAGIC or header.base_offset > offset or at + header.size > len(window):
+                return None
+            if header.base_offset == offset:
+                if not crc_ok(window, at, header):
+                    assert self._segment is not None
+                    raise self._segment.damage(self._window_at + at)
+                self._at = at + header.size
+                self.read_bytes += header.size
+                return read_note(window, at)
+            at += header.size
+        return None
+
+    def _located(self, offset: int) -> Note | None:
+        segment = self._segments[segment_at(self._segments, offset)]
+        position = segment.locate(offset, wait=True)
+        left = segment.size - position
+        if left < HEADER_BYTES:
+            return None
+        window = segment.peek(position, min(_WINDOW_BYTES, left), wait=True)
+        size = read_header(window).size
+        if len(window) < size <= left:
+            window = segment.peek(position, size, wait=True)
+        self._segment, self._window, self._window_at, self._at = segment, window, position, 0
+        return self._ahead(offset)
