@@ -88,7 +88,11 @@ def test_defaults_fill_what_a_new_topic_leaves_open(in_office: InOffice) -> None
         (NewTopic("new", settings={"retention.mss": "1"}), ErrorCode.invalid_config),
         (NewTopic("new", settings={"retention.ms": "soon"}), ErrorCode.invalid_config),
         (NewTopic("new", settings={"retention.ms": None}), ErrorCode.invalid_config),
-        (NewTopic("new", settings={"headrace.ttl.dlq": "dead"}), ErrorCode.invalid_config),
+        (
+            NewTopic("new", settings={"headrace.delay.enable": "true", "cleanup.policy": "compact"}),
+            ErrorCode.invalid_config,
+        ),
+        (NewTopic("new", settings={"headrace.ttl.dlq": "late"}), ErrorCode.invalid_config),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(
