@@ -88,7 +88,8 @@ class Appending:
         tail = self._tail
         if tail.offline is not None:
             raise refusal(tail)
-        self._take_room(len(records))
+        size = len(records)
+        self._take_room(size)
         return self._put(records, list(walk(records)), leader_epoch, -1, now_ms, None)
 
     def _wants(self, transactional: bool) -> Wanted:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -28,12 +28,13 @@ from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability, Syncing
 from headrace.log.failing import refusal, write_failed
 from headrace.log.indexes import SegmentIndex
+from headrace.log.note_bodies import bodies, missing, table_at
 from headrace.log.opening import Opened
 from headrace.log.pending import Waiting
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, segment_at, slice_of
 from headrace.log.rolling import Rolling
-from headrace.log.schedule import Schedule
+from headrace.log.schedule import Due, Schedule
 from headrace.log.sealed import Gap
 from headrace.log.segment import Segment, Shelf
 from headrace.log.swapping import Swap, Swapping
@@ -43,6 +44,7 @@ from headrace.log.trimming import Trimming
 from headrace.log.truncation import Truncation
 from headrace.model.image import INTERNAL_TOPICS
 from headrace.model.topic_config import TopicConfig
+from headrace.wire.batches import Buffer
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.notes import Note, read_note
 
@@ -293,6 +295,13 @@ class PartitionLog(TailView):
                 return None
             return read_note(segment.peek(at, header.size, wait=wait))
         return None
+
+    def bodies(self, dues: Sequence[Due], *, from_0: bool = False) -> list[Buffer]:
+        """The bytes of these records that wait, as in a batch; `from_0`: with times that count from 0. Blocks."""
+        segments = self.tail.segments
+        found = {offset: table_at(segments, offset, wait=True) for offset in missing({}, dues)}
+        tables = {offset: table for offset, table in found.items() if table is not None}
+        return bodies(tables, dues, wait=True, from_0=from_0)
 
     def pending_rows(self, from_id: int, limit: int) -> list[Waiting]:
         """The first records from this id on that wait for their time and are no part of an open transaction, in the

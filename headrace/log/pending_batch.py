@@ -11,6 +11,7 @@ batch ends before it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from msgspec import Struct
 from headrace.log.partition_log import PartitionLog
 from headrace.log.pending import Waiting
 from headrace.log.reading import segment_at
-from headrace.log.release import FOR, body
+from headrace.log.release import FOR
 from headrace.log.segment import Segment
 from headrace.wire.batches import HEADER_BYTES, MAGIC, Buffer, crc_ok, read_header
 from headrace.wire.errors import Malformed
@@ -53,7 +54,7 @@ def pending_batch(log: PartitionLog, rows: Sequence[Waiting], max_bytes: int) ->
         if (taken and row.id - taken[0].id > _LARGEST_DELTA) or reader.read_bytes > READ_BYTES:
             break
         note = reader.note(row.note)
-        record = None if note is None else body(note, row.note, row.id)
+        record = None if note is None else _body(note, row.note, row.id)
         if note is None or record is None:
             if taken:
                 break
@@ -87,6 +88,15 @@ def _records(rows: Sequence[Waiting], bodies: Sequence[Buffer], times: Sequence[
         )
         for record, row, base in zip(opened, rows, times, strict=True)
     ]
+
+
+def _body(note: Note, offset: int, key: int) -> Buffer | None:
+    """The bytes of the record with this id, of the note at this offset; None if the note does not have it."""
+    wanted = key - note.first_id(offset)
+    place = bisect_left(note.ids, wanted)
+    if place == len(note.ids) or note.ids[place] != wanted:
+        return None
+    return note.record(place)
 
 
 class NoteReader:

@@ -8,8 +8,7 @@ those with a cron expression when they are due next: what was missed meanwhile d
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from headrace.log.delay_orders import CRON, NAMES, ZONE
 from headrace.log.schedule import Due
@@ -29,31 +28,19 @@ _LARGEST_DELTA = 0x7FFFFFFF
 _CRON, _ZONE = CRON.decode(), ZONE.decode()
 
 
-def body(note: Note, offset: int, key: int) -> Buffer | None:
-    """The bytes of the record with this id, of the note at this offset; None if the note does not have it."""
-    wanted = key - note.first_id(offset)
-    place = bisect_left(note.ids, wanted)
-    if place == len(note.ids) or note.ids[place] != wanted:
-        return None
-    return note.record(place)
-
-
 def release(
-    dues: Sequence[Due], notes: Mapping[int, Note], config: TopicConfig, now_ms: int, due_now_ms: int
+    dues: Sequence[Due], found: Sequence[Buffer], config: TopicConfig, now_ms: int, due_now_ms: int
 ) -> tuple[memoryview, int]:
-    """What is to be written, and how many of `dues` are in it. `due_now_ms` is the time by which they are due; `now_ms`
-    the one that they get."""
+    """What is to be written for these records, whose bytes were `found`, and how many of them are in it. `due_now_ms`
+    is the time by which they are due; `now_ms` the one that they get."""
     most = min(MOST_BYTES, config.max_message_bytes // 2)
     bodies: list[Buffer] = []
     size = 0
-    for due in dues:
-        found = body(notes[due.note], due.note, due.id)
-        if found is None:
-            raise ValueError(f"the note at offset {due.note} does not have record {due.id}")
-        if bodies and size + len(found) > most:
+    for body_bytes in found:
+        if bodies and size + len(body_bytes) > most:
             break
-        bodies.append(found)
-        size += len(found)
+        bodies.append(body_bytes)
+        size += len(body_bytes)
     opened = wire_records.decode_section(b"".join(bodies), len(bodies), _LARGEST_DELTA, now_ms)
     records: list[Record] = []
     next_dues = array("q")

@@ -139,13 +139,12 @@ class Releasing:
             if more:
                 return 0.0
             return _BLOCKED_S if next_ms is not None and next_ms <= office.now_ms() else None
-        notes = await self.notes.open(partition.log, [due.note for due in dues])
+        found = await self.notes.bodies(partition.log, dues)
         if partition.office is not office:
             return None
-        dues = [due for due in dues if _is_still_due(partition.log, due)]
-        if dues:
+        if all(_is_still_due(partition.log, due) for due in dues):
             now_ms = office.now_ms()
-            records, count = release(dues, notes, partition.log.config, self._clock.now_ms(), now_ms)
+            records, count = release(dues, found, partition.log.config, self._clock.now_ms(), now_ms)
             partition.append_notes(records)
             for due in dues[:count]:
                 partition.lateness.seen(now_ms - due.due_ms)

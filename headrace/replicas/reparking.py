@@ -15,6 +15,7 @@ from typing import Protocol
 
 from headrace.log.partition_log import PartitionLog
 from headrace.log.repark import cancelled, reparked
+from headrace.log.schedule import Due
 from headrace.replicas.office_clock import OfficeClock
 from headrace.replicas.open_notes import OpenNotes
 from headrace.wire.batches import NO_PRODUCER_ID
@@ -78,11 +79,14 @@ async def repark(partition: Writable, before: int, notes: OpenNotes) -> None:
             for at in range(0, len(ids), _AT_ONCE):
                 some = ids[at : at + _AT_ONCE]
                 waiting = log.schedule.waiting(producer_id)
-                offsets = [row[2] for key in some if (row := waiting.row(key)) is not None]
-                opened = await notes.open(log, offsets)
+                rows = [row for key in some if (row := waiting.row(key)) is not None]
+                dues = [Due(due_ms, key, note) for key, due_ms, note, _ in rows]
+                found = await notes.bodies(log, dues, from_0=True)
                 if office is None or partition.office is not office:
                     return
-                again = reparked(log.schedule.waiting(producer_id), producer_id, some, opened)
+                waiting = log.schedule.waiting(producer_id)
+                left = [(row, part) for row, part in zip(rows, found, strict=True) if waiting.row(row[0]) == row]
+                again = reparked(producer_id, left)
                 if again:
                     partition.append_notes(again)
                 await asyncio.sleep(0)
@@ -100,7 +104,7 @@ def cancel_before(partition: Writable, offset: int) -> int:
         waiting = log.schedule.waiting(producer_id)
         if waiting.lowest_note() < offset:
             left, _ = waiting.in_notes_before(offset, 0, sys.maxsize)
-            offsets = {row[2] for key in left if (row := waiting.row(key)) is not None}
-            opened = {at: note for at in offsets if (note := log.note_at(at, wait=True)) is not None}
-            partition.append_notes(reparked(waiting, producer_id, left, opened))
+            rows = [row for key in left if (row := waiting.row(key)) is not None]
+            found = log.bodies([Due(due_ms, key, note) for key, due_ms, note, _ in rows], from_0=True)
+            partition.append_notes(reparked(producer_id, zip(rows, found, strict=True)))
     return len(ids)

@@ -33,7 +33,8 @@ from enum import IntEnum
 
 from msgspec import Struct, field
 
-from headrace.wire.batches import CONTROL, NO_PRODUCER_ID, NO_TIMESTAMP, NOTE, Buffer, read_header
+from headrace.wire._records_py import _varint
+from headrace.wire.batches import CONTROL, HEADER_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP, NOTE, Buffer, read_header
 from headrace.wire.errors import Malformed
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
@@ -41,6 +42,8 @@ from headrace.wire.records import decode, encode_batch
 _KEY = struct.pack(">hh", 0, 1)
 _HEAD = struct.Struct(">6xBBiIqqii")
 _VERSION = 1
+_VERSION_AT = 6
+_KEPT_BYTES, _CHANGED_BYTES = 28, 16
 
 
 class NoteKind(IntEnum):
@@ -98,6 +101,35 @@ def encode_note(note: Note) -> bytearray:
     return encode_batch([Record(0, NO_TIMESTAMP, _KEY, value)], attributes=CONTROL | NOTE)
 
 
+def table_bytes(prefix: Buffer) -> int | None:
+    """How many bytes of a note's batch come before its records, by its first ones; None if this is no sound note."""
+    try:
+        at = _value_at(prefix)
+        version, *_, kept, changed = _HEAD.unpack_from(prefix, at)
+    except (Malformed, struct.error):
+        return None
+    if version != _VERSION or kept < 0 or changed < 0:
+        return None
+    return at + _HEAD.size + _KEPT_BYTES * int(kept) + _CHANGED_BYTES * int(changed)
+
+
+def read_table(table: Buffer) -> Note:
+    """A note without its records, by as many bytes of its batch as `table_bytes` has said."""
+    return _columns(bytes(table[_value_at(table) :]))[0]
+
+
+def _value_at(batch: Buffer) -> int:
+    """Where the value begins of the one record of a batch."""
+    data = memoryview(batch)
+    at = HEADER_BYTES
+    _, at = _varint(data, at)
+    _, at = _varint(data, at + 1, 64)
+    _, at = _varint(data, at)
+    key_bytes, at = _varint(data, at)
+    _, at = _varint(data, at + max(0, key_bytes))
+    return at
+
+
 def read_note(buffer: Buffer, at: int = 0) -> Note | None:
     """The note in the batch at `at`; None if it is none, or one of a later version."""
     try:
@@ -105,31 +137,39 @@ def read_note(buffer: Buffer, at: int = 0) -> Note | None:
             return None
         (record,) = decode(buffer, at)
         return None if record.value is None else _note(record.value)
-    except (Malformed, ValueError, struct.error):
+    except (Malformed, ValueError, IndexError, struct.error):
         return None
 
 
 def _note(value: bytes) -> Note | None:
-    version, kind, mates, crc, producer_id, base_timestamp, kept, changed = _HEAD.unpack_from(value)
-    if version != _VERSION or kept < 0 or changed < 0 or mates < 0:
+    if value[_VERSION_AT] != _VERSION:
         return None
+    note, at = _columns(value)
+    note.records = records = memoryview(value)[at:]
+    if any(map(int.__gt__, note.ends, note.ends[1:])) or (note.ends[-1] if note.ends else 0) != len(records):
+        return None
+    return note
+
+
+def _columns(value: bytes) -> tuple[Note, int]:
+    """All but the records, and where these begin."""
+    _, kind, mates, crc, producer_id, base_timestamp, kept, changed = _HEAD.unpack_from(value)
+    if kept < 0 or changed < 0 or mates < 0:
+        raise Malformed("a note with fewer than no records or mates")
     at = _HEAD.size
     columns: list[array[int]] = []
     for code, count in (("q", kept), ("q", kept), ("q", kept), ("I", kept), ("q", changed), ("q", changed)):
         column = array(code)
         size = column.itemsize * count
         if at + size > len(value):
-            return None
+            raise Malformed("a note is truncated")
         column.frombytes(value[at : at + size])
         columns.append(_native(column))
         at += size
     ids, dues, keys, ends, changed_ids, next_dues = columns
-    records = memoryview(value)[at:]
-    if any(map(int.__gt__, ends, ends[1:])) or (ends[-1] if kept else 0) != len(records):
-        return None
     return Note(
-        NoteKind(kind), mates, crc, producer_id, base_timestamp, ids, dues, keys, ends, changed_ids, next_dues, records
-    )
+        NoteKind(kind), mates, crc, producer_id, base_timestamp, ids, dues, keys, ends, changed_ids, next_dues
+    ), at
 
 
 def _swapped(column: array[int]) -> bytes:

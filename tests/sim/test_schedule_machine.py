@@ -24,6 +24,7 @@ from headrace.log.indexes import IndexShelf
 from headrace.log.partition_log import PartitionLog
 from headrace.log.release import release
 from headrace.log.repark import cancelled, reparked
+from headrace.log.schedule import Due
 from headrace.log.segment import Shelf
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import TRANSACTIONAL, walk
@@ -157,8 +158,7 @@ class ScheduleMachine(RuleBasedStateMachine):
             assert [(due.due_ms, due.id) for due in dues] == wanted[: len(dues)]
             assert dues or more
             if dues:
-                notes = {due.note: note for due in dues if (note := self.log.note_at(due.note, wait=True)) is not None}
-                records, count = release(dues, notes, CONFIG, self.now_ms, self.now_ms)
+                records, count = release(dues, self.log.bodies(dues), CONFIG, self.now_ms, self.now_ms)
                 appended = self.log.append_notes(records, 0, now_ms=self.now_ms)
                 self.check_released(appended.base_offset, wanted[:count])
                 changed = {key: -1 for _, key in wanted[:count]}
@@ -199,9 +199,9 @@ class ScheduleMachine(RuleBasedStateMachine):
         for producer in (-1, *self.log.schedule.held):
             waiting = self.log.schedule.waiting(producer)
             ids, _ = waiting.in_notes_before(before, 0, 1000)
-            offsets = {note for _, _, note in waiting.page(0, 1000)}
-            notes = {at: note for at in offsets if (note := self.log.note_at(at, wait=True)) is not None}
-            again = reparked(waiting, producer, ids, notes)
+            rows = [row for key in ids if (row := waiting.row(key)) is not None]
+            parts = self.log.bodies([Due(due_ms, key, note) for key, due_ms, note, _ in rows])
+            again = reparked(producer, zip(rows, parts, strict=True))
             if again:
                 self.log.append_notes(again, 0, now_ms=self.now_ms)
                 self.writes.append(Told(self.log.end_offset, {}, {}))

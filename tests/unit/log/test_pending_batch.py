@@ -12,6 +12,7 @@ from headrace.log.pending import Waiting
 from headrace.log.pending_batch import pending_batch
 from headrace.log.release import FOR
 from headrace.log.repark import cancelled, reparked
+from headrace.log.schedule import Due
 from headrace.wire.batches import read_header
 from headrace.wire.record import Record
 from headrace.wire.records import decode, encode_batch
@@ -33,11 +34,10 @@ def pages(log: PartitionLog, rows: int, max_bytes: int) -> Iterator[Record]:
 
 
 def park_again(log: PartitionLog, ids: list[int]) -> None:
-    pending = log.schedule.pending
-    offsets = {row[2] for key in ids if (row := pending.row(key)) is not None}
-    notes = {offset: note for offset in offsets if (note := log.note_at(offset, wait=True)) is not None}
-    if ids:
-        log.append_notes(reparked(pending, -1, ids, notes), 0, now_ms=NOW)
+    rows = [row for key in ids if (row := log.schedule.pending.row(key)) is not None]
+    found = log.bodies([Due(due_ms, key, note) for key, due_ms, note, _ in rows], from_0=True)
+    if rows:
+        log.append_notes(reparked(-1, zip(rows, found, strict=True)), 0, now_ms=NOW)
 
 
 def test_a_record_is_what_was_produced_and_says_when_it_is_due() -> None:

@@ -11,6 +11,7 @@ from headrace.log.compaction import Compactor
 from headrace.log.partition_log import PartitionLog
 from headrace.log.release import release
 from headrace.log.repark import cancelled, reparked
+from headrace.log.schedule import Due
 from headrace.log.visible import visible
 from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import NOTE, TRANSACTIONAL, read_header, walk
@@ -51,8 +52,7 @@ def release_due(log: PartitionLog, after_ms: int, limit: int = 100) -> int:
     while more:
         dues, more = log.schedule.due(NOW + after_ms, limit, log.end_offset)
         if dues:
-            notes = {due.note: note for due in dues if (note := log.note_at(due.note, wait=True)) is not None}
-            records, taken = release(dues, notes, log.config, NOW + after_ms, NOW + after_ms)
+            records, taken = release(dues, log.bodies(dues), log.config, NOW + after_ms, NOW + after_ms)
             log.append_notes(records, 0, now_ms=NOW + after_ms)
             count += taken
             more = True
@@ -334,9 +334,10 @@ def test_retention_drops_no_segment_with_a_record_that_waits() -> None:
     log.close()
     log = open_log(disk, RETAINED)
     assert waiting(log) == {first: HOUR_MS}
-    note = log.note_at(1, wait=True)
-    assert note is not None
-    log.append_notes(reparked(log.schedule.pending, -1, [first], {1: note}), 0, now_ms=NOW + 60_000)
+    row = log.schedule.pending.row(first)
+    assert row is not None
+    (part,) = log.bodies([Due(row[1], first, row[2])])
+    log.append_notes(reparked(-1, [(row, part)]), 0, now_ms=NOW + 60_000)
     log.settle(log.end_offset - 1)
     assert log.apply_retention(NOW + 60_000) == 0, "what was written again is not committed"
     log.settle(log.end_offset)
