@@ -63,6 +63,8 @@ def create(
     """Create a read-only view of a topic that has headrace.tags.enable or, with --pending, headrace.delay.enable."""
     if pending and (tag or match != "any"):
         raise typer.BadParameter("--pending shows all that is pending: it goes without --tag and --match")
+    if not pending and not tag:
+        raise typer.BadParameter("name what the view shows: --tag TAG, or --pending")
     settings = {VIEW_OF: base, VIEW_PENDING: "true"} if pending else parse_filter(tag or [], match).settings(base)
     admin = open_admin(broker)
     from headrace.cli.admin_nouns import NewTopic
