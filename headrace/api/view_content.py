@@ -19,7 +19,7 @@ from headrace.model.image import TopicImage
 from headrace.model.tag_filter import tag_filter
 from headrace.replicas.partition import Partition
 
-_ROWS = 4000  # that one look takes, on the event loop
+_ROWS = 2000  # that one look takes, on the event loop
 _MOST_BYTES = 1 << 20  # that one look makes
 
 

@@ -27,8 +27,8 @@ from headrace.wire.notes import Note, read_note
 from headrace.wire.record import Record
 from headrace.wire.records import decode_loose, encode_batch
 
-READ_BYTES = 4 << 20
-"""Of notes, that one call reads, about."""
+_READ_BYTES = 4 << 20  # of notes, that one call reads, about
+_READ_NOTES = 1000
 _WINDOW_BYTES = 256 << 10
 _KEPT_NOTES = 8
 _ROW_BYTES = 40  # that the due time and a longer offset add to a record, at most
@@ -51,7 +51,7 @@ def pending_batch(log: PartitionLog, rows: Sequence[Waiting], max_bytes: int) ->
     times: list[int] = []
     size = 0
     for row in rows:
-        if (taken and row.id - taken[0].id > _LARGEST_DELTA) or reader.read_bytes > READ_BYTES:
+        if (taken and row.id - taken[0].id > _LARGEST_DELTA) or reader.is_done:
             break
         note = reader.note(row.note)
         record = None if note is None else _body(note, row.note, row.id)
@@ -103,7 +103,7 @@ class NoteReader:
     """Opens notes. Those that follow each other in a segment are found in one window of its file."""
 
     def __init__(self, log: PartitionLog) -> None:
-        self.read_bytes = 0
+        self.read_bytes = self.read_notes = 0
         self._segments: Sequence[Segment] = log.segments
         self._notes: dict[int, Note | None] = {}
         self._segment: Segment | None = None
@@ -111,11 +111,17 @@ class NoteReader:
         self._window_at = 0  # where the window lies in the segment
         self._at = 0  # the batch in the window at which the search goes on
 
+    @property
+    def is_done(self) -> bool:
+        """It has read so much that others should have their turn."""
+        return self.read_bytes > _READ_BYTES or self.read_notes >= _READ_NOTES
+
     def note(self, offset: int) -> Note | None:
         """The note at this offset; None if there is none."""
         if offset not in self._notes:
             if len(self._notes) == _KEPT_NOTES:
                 del self._notes[next(iter(self._notes))]
+            self.read_notes += 1
             self._notes[offset] = self._ahead(offset) or self._located(offset)
         return self._notes[offset]
 

@@ -99,6 +99,14 @@ def test_a_batch_has_its_bytes_and_one_record_in_any_case() -> None:
     assert len(made.records) <= 10_000
 
 
+def test_a_batch_ends_where_very_many_notes_were_opened() -> None:
+    log = open_log(SimDisk(), CONFIG)
+    for _ in range(1200):
+        delayed(log, b"x")
+    assert pending_batch(log, log.pending_rows(0, 4000), 1 << 20).count == 1000
+    assert len(list(pages(log, 4000, 1 << 20))) == 1200
+
+
 def test_ids_that_lie_far_apart_are_in_batches_of_their_own() -> None:
     log = open_log(SimDisk(), CONFIG)
     first = delayed(log, b"a", b"b")
