@@ -50,6 +50,8 @@ def test_a_view_of_what_is_pending_is_created_shown_read_and_deleted(headrace: R
     assert described == {**facts, "partitions": [{"partition": 0, "start": 0, "end": 2}]}
     assert "what is pending" in headrace("view", "list").stdout
     assert headrace("consume", "waiting", "--exit").stdout == "tea\n"
+    by_time = headrace("consume", "waiting", "--from", "time:-1h", "--exit", status=1)
+    assert "cannot be looked up by time" in by_time.stderr
     headrace("view", "delete", "waiting", "--yes")
     for arguments, words in (
         (["--pending", "--tag", "a"], "goes without --tag"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace import AsyncSchedules, Message, Producer, Schedules
-from headrace.sdk import BadMessage, NotPending, TopicMissing
+from headrace import AsyncSchedules, Consumer, Message, Producer, Schedules
+from headrace.sdk import BadMessage, NotPending, SdkError, TopicMissing
 from headrace.testing.local_broker import LocalBroker
 from tests.clients.patience import until
 
@@ -153,3 +153,15 @@ def test_asyncio_does_the_same(broker: LocalBroker, send: Send) -> None:
             assert await schedules.cancel_due("reminders", due_before=limit) == 1
 
     asyncio.run(look())
+
+
+def test_a_consumer_reads_the_list_and_is_told_that_it_has_no_times(
+    broker: LocalBroker, send: Send, schedules: Schedules
+) -> None:
+    receipt = send("later")
+    assert listed(schedules) == ["later"]
+    with Consumer(broker.bootstrap, "reminders.pending", group="g") as reader:
+        (message,) = reader.poll(timeout_s=10)
+        assert (message.value, message.offset) == (b"later", receipt.offset)
+        with pytest.raises(SdkError, match="cannot be looked up by time"):
+            reader.seek_to_time(datetime.now(UTC))
