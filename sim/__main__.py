@@ -26,11 +26,11 @@ EVERY = 100  # one of this many seeds is run twice
 _STORIES_EACH = 20  # stories per process
 
 
-def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
+def _many(seeds: Sequence[int], jobs: int, plot: Plot) -> int:
     told: dict[int, teller.Told] = {}
     failed: list[int] = []
     faults: Counter[str] = Counter()
-    for one in _told(seeds, jobs, trouble_s):
+    for one in _told(seeds, jobs, plot):
         told[one.seed] = one
         faults.update(one.faults)
         if not one.passed:
@@ -39,7 +39,7 @@ def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
         if not one.passed or len(told) % 10 == 0:
             sys.stdout.write(f"{len(told)} of {len(seeds)} stories told\n")
             sys.stdout.flush()
-    for again in _told([seed for seed in seeds if seed % EVERY == EVERY // 2], jobs, trouble_s):
+    for again in _told([seed for seed in seeds if seed % EVERY == EVERY // 2], jobs, plot):
         if again.digest != told[again.seed].digest:
             failed.append(again.seed)
             sys.stdout.write(f"seed {again.seed}: FAILED, two runs of it saw different things\n")
@@ -54,18 +54,18 @@ def _many(seeds: Sequence[int], jobs: int, trouble_s: float) -> int:
     return 0
 
 
-def _told(seeds: Sequence[int], jobs: int, trouble_s: float) -> Iterator[teller.Told]:
+def _told(seeds: Sequence[int], jobs: int, plot: Plot) -> Iterator[teller.Told]:
     """Starts new processes from time to time, so that none grows for hours."""
     spawn, many = multiprocessing.get_context("spawn"), _STORIES_EACH * jobs
     for some in (seeds[at : at + many] for at in range(0, len(seeds), many)):
         with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
-            yield from pool.map(teller.tell_briefly, some, [trouble_s] * len(some))
+            yield from pool.map(teller.tell_briefly, some, [plot] * len(some))
 
 
-def _one(seed: int, history: Path | None, trouble_s: float) -> int:
+def _one(seed: int, history: Path | None, plot: Plot) -> int:
     sink = None if history is None else history.open("w")
     try:
-        outcome = tell(seed, Plot(trouble_s=trouble_s), sink)
+        outcome = tell(seed, plot, sink)
     finally:
         if sink is not None:
             sink.close()
@@ -82,14 +82,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--history", type=Path, default=None, help="with --seed: where to write what clients saw")
     parser.add_argument("--trouble", type=float, default=60.0, help="virtual seconds in which things go wrong")
     parser.add_argument("--log", action="store_true", help="with --seed: what the brokers log")
+    parser.add_argument("--delays", action="store_true", help="delayed messages in every story, not in one of five")
     asked = parser.parse_args(arguments)
+    plot = Plot(trouble_s=asked.trouble, delays=asked.delays or None)
     if asked.seed is not None:
         if asked.log:
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
         else:
             logging.disable(logging.CRITICAL)
-        return _one(asked.seed, asked.history, asked.trouble)
-    return _many(range(asked.first, asked.first + asked.seeds), asked.jobs, asked.trouble)
+        return _one(asked.seed, asked.history, plot)
+    return _many(range(asked.first, asked.first + asked.seeds), asked.jobs, plot)
 
 
 if __name__ == "__main__":

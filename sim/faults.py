@@ -43,13 +43,16 @@ KINDS = {
 
 
 class Faults:
-    def __init__(self, cluster: SimCluster, seed: int, *, fsync: bool, tell: Done) -> None:
+    def __init__(
+        self, cluster: SimCluster, seed: int, *, fsync: bool, tell: Done, clock_set: Callable[[int], None]
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._random = random.Random(f"faults {seed}")
         self._kinds = [kind for kind in KINDS if fsync or kind != "blackout"]
         self._longest_rest_s = 1.5 if self._random.random() < 0.3 else 8.0  # some seeds have frequent faults
         self._tell = tell
+        self._clock_set = clock_set
         self._synced = fsync
         self._losing = False  # a machine has lost writes and is not back in sync
 
@@ -176,7 +179,9 @@ class Faults:
     # --- clocks, ZooKeeper, disks -----------------------------------------------------------------------------------
 
     async def _clock(self, machine: Machine, other: Machine, lasts_s: float) -> None:
-        machine.set_clock_off(self._random.randint(-_FARTHEST_MS, _FARTHEST_MS))
+        off_ms = self._random.randint(-_FARTHEST_MS, _FARTHEST_MS)
+        self._clock_set(off_ms)
+        machine.set_clock_off(off_ms)
 
     async def _strand(self, machine: Machine, other: Machine, lasts_s: float) -> None:
         self._cluster.ensemble.strand(machine.name)

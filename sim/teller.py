@@ -25,14 +25,14 @@ class Told(NamedTuple):
     seconds: float
 
 
-def tell_briefly(seed: int, trouble_s: float) -> Told:
+def tell_briefly(seed: int, plot: Plot) -> Told:
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = lambda unraisable: None  # objects of killed processes raise when they are collected
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SLOWEST_S)
     start = time.process_time()
     try:
-        outcome = tell(seed, Plot(trouble_s=trouble_s))
+        outcome = tell(seed, plot)
     except Exception as error:
         return Told(seed, False, "", f"seed {seed}: FAILED\n  {error!r}", {}, time.process_time() - start)
     finally:

@@ -15,9 +15,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from sim.clients.orders import Known, Order
 from sim.history.event import READ_COMMITTED, READ_UNCOMMITTED, Record
 from sim.history.outcomes import outcome
-from sim.history.payload import Payload, digest_of, record_from
+from sim.history.payload import NO_TIME, Payload, digest_of, record_from
 from sim.history.recorder import Recorder
 
 CALL_TIMEOUT_S = 30.0
@@ -47,6 +48,7 @@ class RecordedProducer:
         self._recorder = recorder
         self._count = 0
         self._txn: str | None = None
+        self.stored: list[Known] = []
         config = {"enable.idempotence": True, **_dotted(settings)}
         recorder.happened(
             proc,
@@ -69,12 +71,17 @@ class RecordedProducer:
         partition: int | None = None,
         headers: Headers | None = None,
         src: str = "",
+        order: Order | None = None,
     ) -> str:
-        """Hand a message to the client and return its uid; the outcome is recorded when it is known."""
+        """Hand a message to the client and return its uid; the outcome is recorded when it is known. `order`: it is
+        delayed, or cancels or moves another."""
         self._count += 1
         uid, timestamp_ms = f"{self.proc}/{self._count}", int(time.time() * 1000)
-        digest = digest_of(uid, src, key, body, headers or [], timestamp_ms)
+        digest = digest_of(uid, src, key, body, headers or [], timestamp_ms if order is None else NO_TIME)
         said: dict[str, Any] = {"uid": uid, "digest": digest, "txn": self._txn, "src": src or None}
+        if order is not None:
+            said["details"] = order.details
+            headers = [*(headers or []), *((name, value or b"") for name, value in order.headers)]
         if partition is not None:
             said["tp"] = name_of(topic, partition)
         if key is not None:
@@ -84,7 +91,7 @@ class RecordedProducer:
         try:
             self.client.produce(
                 topic, Payload(uid, src, digest, body).packed(), key, headers=headers or [], timestamp=timestamp_ms,
-                on_delivery=lambda error, message: self._delivered(op, error, message), **where,
+                on_delivery=lambda error, message: self._delivered(op, uid, error, message), **where,
             )  # fmt: skip
         except BufferError:
             self._recorder.fail(op, err="_QUEUE_FULL")
@@ -93,10 +100,12 @@ class RecordedProducer:
         self.client.poll(0)
         return uid
 
-    def _delivered(self, op: int, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, op: int, uid: str, error: KafkaError | None, message: Message) -> None:
         if error is None:
             tp = name_of(message.topic(), message.partition())
             self._recorder.ok(op, tp=tp, off=message.offset())
+            if message.offset() >= 0:
+                self.stored.append(Known(uid, tp, message.offset()))
         else:
             self._recorder.end(op, outcome("send", error.name(), tried_once=False), err=error.name())
 
@@ -347,5 +356,8 @@ def _failed(recorder: Recorder, op: int, f: str, error: KafkaException) -> None:
 
 
 def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
+    named = {
+        name if name.endswith("_cb") or name == "log_level" else name.replace("_", "."): value
+        for name, value in settings.items()
+    }
     return {name: value for name, value in named.items() if value is not None}

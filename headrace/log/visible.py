@@ -8,6 +8,7 @@ position never passes offsets that have no record. So
 - a slice without a record for its reader becomes one marker over its offsets;
 - a slice up to the end of what its reader may see, whose last offsets have no record, ends with a marker over these:
   the reader's position reaches the end, and its lag becomes 0;
+- batches without records are cut out, since kafka-go's reader panics on one that comes before others;
 - notes (wire/notes.py), which are the broker's own, are cut out.
 
 A marker is a control batch like that which ends a transaction (wire/end_markers.py), but of no producer. Clients skip
@@ -24,8 +25,6 @@ from headrace.wire.batches import BatchHeader, Buffer, read_header, walk
 from headrace.wire.end_markers import skip_marker
 from headrace.wire.errors import Malformed, TooMuch
 
-Batches = list[tuple[int, BatchHeader]]
-
 _LARGEST_DELTA = 0x7FFFFFFF
 
 
@@ -40,27 +39,23 @@ def visible(stored: Buffer, offset: int, *, at_end: bool, limit_bytes: int | Non
     batches = list(walk(stored))
     if not batches:
         return stored
-    if any(header.is_note for _, header in batches):
-        return _without_notes(stored, batches, offset, at_end=at_end, limit_bytes=limit_bytes)
-    return _shown(stored, batches, offset, batches[-1][1], at_end, limit_bytes)
-
-
-def _without_notes(stored: Buffer, batches: Batches, offset: int, *, at_end: bool, limit_bytes: int | None) -> Buffer:
-    view, newest = memoryview(stored), batches[-1][1]
-    left = b"".join([view[at : at + header.size] for at, header in batches if not header.is_note])
-    rest = list(walk(left))
-    if not rest:
+    newest = batches[-1][1]
+    kept = [(at, header) for at, header in batches if header.record_count and not header.is_note]
+    if not kept:
         return _marker(offset, newest)
-    return _shown(left, rest, offset, newest, at_end, limit_bytes)
+    at, last = kept[-1]
+    if len(kept) < len(batches):
+        view = memoryview(stored)
+        stored = b"".join([view[at : at + header.size] for at, header in kept])
+        at = len(stored) - last.size
+    return _shown(stored, at, last, offset, newest, at_end, limit_bytes)
 
 
 def _shown(
-    stored: Buffer, batches: Batches, offset: int, newest: BatchHeader, at_end: bool, limit_bytes: int | None
+    stored: Buffer, at: int, last: BatchHeader, offset: int, newest: BatchHeader, at_end: bool, limit_bytes: int | None
 ) -> Buffer:
-    """What is given of batches without notes, of a slice that ends with the `newest` batch."""
-    at, last = next((batch for batch in reversed(batches) if batch[1].record_count), (0, None))
-    if last is None:
-        return _marker(offset, newest)
+    """What is given of batches with records, of which the `last` begins at byte `at`, in place of a slice that ends
+    with the `newest` batch."""
     if last.base_offset >= offset and not at_end:
         return stored
     try:

@@ -40,6 +40,7 @@ class Pulled:
         self.epoch = partition.leader_epoch
         self.reconciled = False
         self.out_of_range = False  # the leader's log starts after the end of this one
+        self._parted_at = -1  # where an epoch ended in the leader's log, if this log ends there too
         self.not_before_s = 0.0
         self._wait_s = _FIRST_WAIT_S
         self._said = ErrorCode.none  # the last error that was logged
@@ -109,6 +110,7 @@ class Pulled:
                 )
             return
         self.reconciled = True
+        self._parted_at = answer.end_offset if answer.end_offset == self.offset else -1
 
     async def start_over(self, leader_start: int) -> None:
         """The leader does not have the next offset any more: restart the log where the leader's begins."""
@@ -129,6 +131,10 @@ class Pulled:
         check(answer.error_code)
         records = memoryview(b"" if self.is_damaged else answer.records or b"")
         leader_start = answer.log_start_offset
+        if self.log.start_offset < leader_start == self._parted_at == self.offset:
+            # The leader has nothing before that offset, so what lies there in this log was not compared with anything.
+            await self.partition.followed_log.reshape(self.epoch, self.log.restart_at, leader_start)
+        self._parted_at = -1
         if len(records) >= HEADER_BYTES:
             first = read_header(records).base_offset
             if first < self.offset and self.log.start_offset == self.offset:

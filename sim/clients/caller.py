@@ -22,7 +22,8 @@ from headrace.world.net import Net
 
 GROUP, TRANSACTION = 0, 1
 _TIMEOUT_S = 4.0
-_LATEST = -1
+_LATEST, _EARLIEST = -1, -2
+_TOPIC = 2  # a resource type
 
 
 class Nobody(Exception):
@@ -133,10 +134,42 @@ class Caller:
                 pass
             await self.pause()
 
+    async def producer_id(self) -> tuple[int, int]:
+        """A new one of an idempotent producer, with its epoch."""
+        body = Message(transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
+        while True:
+            try:
+                answer = await self.anywhere(ApiKey.INIT_PRODUCER_ID, body)
+                if answer.error_code == ErrorCode.none:
+                    return answer.producer_id, answer.producer_epoch
+            except ConnectionLost:
+                pass
+            await self.pause()
+
+    async def set_topic(self, name: str, setting: str, value: str) -> None:
+        """Until it is set."""
+        config = Message(name=setting, config_operation=0, value=value)
+        resource = Message(resource_type=_TOPIC, resource_name=name, configs=[config])
+        while True:
+            try:
+                body = Message(resources=[resource], validate_only=False)
+                answer = await self.anywhere(ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
+                if answer.responses[0].error_code == ErrorCode.none:
+                    return
+            except ConnectionLost:
+                pass
+            await self.pause()
+
     async def end_offset(self, topic: str, partition: int, *, stable: bool = False) -> int:
         """The high watermark, or the last stable offset, from the leader; raises Nobody on an error."""
+        return await self._list_offset(topic, partition, _LATEST, stable=stable)
+
+    async def start_offset(self, topic: str, partition: int) -> int:
+        return await self._list_offset(topic, partition, _EARLIEST)
+
+    async def _list_offset(self, topic: str, partition: int, at: int, *, stable: bool = False) -> int:
         place, epoch = await self.leader(topic, partition)
-        part = Message(partition_index=partition, current_leader_epoch=epoch, timestamp=_LATEST)
+        part = Message(partition_index=partition, current_leader_epoch=epoch, timestamp=at)
         body = Message(replica_id=-1, isolation_level=int(stable), topics=[Message(name=topic, partitions=[part])])
         try:
             answer = await self.at(place, ApiKey.LIST_OFFSETS, body)

@@ -15,6 +15,7 @@ from headrace.wire.api_keys import ApiKey
 from headrace.wire.batches import TRANSACTIONAL
 from headrace.wire.errors import ErrorCode
 from headrace.wire.messages import Message
+from headrace.wire.record import Record as Stored
 from headrace.world.clock import Clock
 from sim.clients.caller import GROUP, TRANSACTION, Caller, Nobody
 from sim.clients.member import offsets_told
@@ -65,9 +66,7 @@ class Pipe:
         self._at: dict[Partition, int] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
-        places = [[f"{topic}-{index}" for topic, index in side] for side in (self._inputs, self._outputs)]
-        details = {"group": self._group, "inputs": places[0], "outputs": places[1], "mode": "exactly-once"}
-        self._recorder.happened(self._name, "pipe", details=details)
+        self._introduce()
         ended = False
         while not ended:
             ended = stop.is_set()  # one more session, which ends open transactions and records the final offsets
@@ -76,6 +75,11 @@ class Pipe:
             except _Anew:
                 ended = False
                 await self._caller.pause()
+
+    def _introduce(self) -> None:
+        places = [[f"{topic}-{index}" for topic, index in side] for side in (self._inputs, self._outputs)]
+        details = {"group": self._group, "inputs": places[0], "outputs": places[1], "mode": "exactly-once"}
+        self._recorder.happened(self._name, "pipe", details=details)
 
     async def _session(self, stop: asyncio.Event) -> None:
         self._sessions += 1
@@ -151,6 +155,10 @@ class Pipe:
     async def _write(self, place: Partition, records: list[Record], txn: str) -> None:
         tp = f"{place[0]}-{place[1]}"
         made = [self._writer.message(tp, b"", src=record.uid or "", txn=txn) for record in records]
+        await self._store(place, made)
+
+    async def _store(self, place: Partition, made: list[tuple[int, Stored]]) -> int:
+        """Writes one batch in the transaction; its first offset, -1 if that is not known."""
         batch = batch_of([record for _, record in made], self._identity, 0, TRANSACTIONAL)
         for _ in range(_ATTEMPTS):
             try:
@@ -165,7 +173,7 @@ class Pipe:
                 for at, (op, _) in enumerate(made):
                     offset = {"off": part.base_offset + at} if part.base_offset >= 0 else {}
                     self._recorder.ok(op, **offset)
-                return
+                return int(part.base_offset)
             self._caller.forget_leader(*place)
             _give_up_if_hopeless(part.error_code)
             await self._caller.pause()

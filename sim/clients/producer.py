@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.client.blocking import Address, ConnectionLost
 from headrace.wire.api_keys import ApiKey
@@ -22,8 +22,9 @@ from headrace.wire.record import Record
 from headrace.wire.records import encode_batch
 from headrace.world.clock import Clock
 from sim.clients.caller import Caller, Nobody
+from sim.clients.orders import Order, Orders
 from sim.history.outcomes import outcome
-from sim.history.payload import Payload, digest_of
+from sim.history.payload import NO_TIME, Payload, digest_of
 from sim.history.recorder import Recorder
 
 _BY_NAME = 12  # the last version of Produce that names topics
@@ -65,16 +66,20 @@ class Writer:
         self._clock = clock
         self._count = 0
 
-    def message(self, tp: str, body: bytes, *, src: str = "", txn: str | None = None) -> tuple[int, Record]:
+    def message(
+        self, tp: str, body: bytes, *, src: str = "", txn: str | None = None, order: Order | None = None
+    ) -> tuple[int, Record]:
         """The number of the send, and the record at offset 0."""
         self._count += 1
         uid, timestamp = f"{self.proc}/{self._count}", self._clock.now_ms()
         key = b"k%d" % (self._count % 10)
-        digest = digest_of(uid, src, key, body, (), timestamp)
+        digest = digest_of(uid, src, key, body, (), NO_TIME if order else timestamp)
+        said: dict[str, Any] = {"details": order.details} if order else {}
         op = self._recorder.invoke(
-            self.proc, "send", tp=tp, uid=uid, digest=digest, key=key.decode(), src=src or None, txn=txn
+            self.proc, "send", tp=tp, uid=uid, digest=digest, key=key.decode(), src=src or None, txn=txn, **said
         )
-        return op, Record(0, timestamp, key, Payload(uid, src, digest, body).packed(), ())
+        headers = order.headers if order else ()
+        return op, Record(0, timestamp, key, Payload(uid, src, digest, body).packed(), headers)
 
 
 def batch_of(records: list[Record], producer: tuple[int, int], sequence: int, attributes: int = 0) -> bytearray:
@@ -86,11 +91,20 @@ def batch_of(records: list[Record], producer: tuple[int, int], sequence: int, at
 
 class Producer:
     def __init__(
-        self, caller: Caller, recorder: Recorder, clock: Clock, name: str, topic: str, partitions: int
+        self,
+        caller: Caller,
+        recorder: Recorder,
+        clock: Clock,
+        name: str,
+        topic: str,
+        partitions: int,
+        orders: Orders | None = None,
     ) -> None:
+        """`orders` says which of its messages are delayed."""
         self._caller = caller
         self._recorder = recorder
         self._clock = clock
+        self.orders = orders
         self._name = name
         self._topic = topic
         self._partitions = partitions
@@ -102,23 +116,12 @@ class Producer:
             self._sessions += 1
             proc = f"{self._name}/{self._sessions}"
             self._recorder.happened(proc, "open", details={"acks": "all", "idempotent": True, "in_flight": _WINDOW})
-            producer = await self._producer_id()
+            producer = await self._caller.producer_id()
             writer = Writer(self._recorder, self._clock, proc)
             lanes = [_Lane(self, writer, producer, partition) for partition in range(self._partitions)]
             ended = asyncio.Event()
             await asyncio.gather(*(lane.run(stop, ended) for lane in lanes))
             self._recorder.happened(proc, "close")
-
-    async def _producer_id(self) -> tuple[int, int]:
-        while True:
-            try:
-                body = Message(transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
-                answer = await self._caller.anywhere(ApiKey.INIT_PRODUCER_ID, body)
-                if answer.error_code == ErrorCode.none:
-                    return answer.producer_id, answer.producer_epoch
-            except ConnectionLost:
-                pass
-            await self._caller.pause()
 
     @property
     def parts(self) -> tuple[Caller, Recorder, str]:
@@ -130,6 +133,7 @@ class _Lane:
 
     def __init__(self, producer: Producer, writer: Writer, identity: tuple[int, int], partition: int) -> None:
         self._caller, self._recorder, self._topic = producer.parts
+        self._orders = producer.orders
         self._writer = writer
         self._identity = identity
         self._partition = partition
@@ -154,7 +158,14 @@ class _Lane:
         if len(self._open) >= _WINDOW:
             return
         body = b"x" * self._caller.random.randint(0, 60)
-        made = [self._writer.message(f"{self._topic}-{self._partition}", body) for _ in range(count)]
+        tp = f"{self._topic}-{self._partition}"
+        made = []
+        for _ in range(count):
+            order = None if self._orders is None else self._orders.draw(self._caller.random)
+            op, record = self._writer.message(tp, body, order=order)
+            if order is not None and self._orders is not None:
+                self._orders.sent(op, tp, record)
+            made.append((op, record))
         self._open.append(Batch(self._sequence, [op for op, _ in made], [record for _, record in made]))
         self._sequence += count
 
@@ -187,6 +198,8 @@ class _Lane:
         for at, op in enumerate(batch.operations):
             if base_offset >= 0:
                 self._recorder.ok(op, off=base_offset + at)
+                if self._orders is not None:
+                    self._orders.stored(op, base_offset + at)
             else:
                 self._recorder.ok(op)
 

@@ -34,6 +34,7 @@ class Fetched(NamedTuple):
     after: int  # where to go on
     leader_epoch: int
     high_watermark: int
+    log_start: int = 0  # if that lies behind the offset that was asked for
 
 
 class Shelf:
@@ -51,11 +52,21 @@ class Shelf:
             self._caller.forget_leader(topic, index)
             return None
         part = answer.responses[0].partitions[0] if answer.responses else None
+        if part is not None and part.error_code == ErrorCode.offset_out_of_range:
+            return await self._from_start(place, offset, epoch)
         if part is None or part.error_code != ErrorCode.none:
             self._caller.forget_leader(topic, index)
             return None
         records, after = self._open(f"{topic}-{index}", offset, part)
         return Fetched(records, after, epoch, part.high_watermark)
+
+    async def _from_start(self, place: Partition, offset: int, epoch: int) -> Fetched | None:
+        """Where to go on if the log begins behind this offset; None if it does not."""
+        try:
+            start = await self._caller.start_offset(*place)
+        except (ConnectionLost, Nobody):
+            return None
+        return Fetched([], start, epoch, start, start) if start > offset else None
 
     async def poll(
         self,
@@ -121,7 +132,8 @@ class Shelf:
 
 def _records(tp: str, data: bytes, at: int) -> Iterator[Record]:
     for record in decode(data, at):
-        yield record_from(tp, record.offset, record.key, record.value, (), record.timestamp)
+        headers = [(name, value or b"") for name, value in record.headers]
+        yield record_from(tp, record.offset, record.key, record.value, headers, record.timestamp)
 
 
 class Reader:
@@ -180,13 +192,13 @@ async def read_everything(caller: Caller, recorder: Recorder, places: list[Parti
         for place in places:
             end = await sure_end(caller, place, stable=isolation == READ_COMMITTED)
             records: list[Record] = []
-            at = 0
+            at = start = 0
             while at < end:
                 found = await shelf.fetch(place, at)
                 if found is None:
                     await caller.pause()
                     continue
                 records += found.records
-                at = found.after
-            details = {"isolation": isolation, "start": 0, "end": end}
+                at, start = found.after, max(start, found.log_start)
+            details = {"isolation": isolation, "start": start, "end": end}
             recorder.happened("final-read", "final", tp=f"{place[0]}-{place[1]}", records=records, details=details)

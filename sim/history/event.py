@@ -32,6 +32,8 @@ class Record(NamedTuple):
     digest: str | None = None  # sha256 over key, value, headers and timestamp
     key: str | None = None
     src: str | None = None  # the uid of the message that this one was made from, in a pipe
+    due: int | None = None  # of a delayed message: when it was due, in the broker's time
+    id: int | None = None  # of a delayed message: what the broker knows it by
 
 
 @dataclass(slots=True)

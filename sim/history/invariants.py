@@ -35,6 +35,10 @@ INVARIANTS = {
     "T6": "sequence numbers in the log have no gap",
     "T7": "transactions read from each other without a cycle",
     "T8": "the index of aborted transactions agrees with the log",
+    "D1": "a delayed message is not delivered before it is due",
+    "D2": "a delayed message is delivered soon after it is due",
+    "D3": "a delayed message is delivered once, unless it was cancelled",
+    "D4": "delayed messages of a partition are released in the order of due time and id",
 }
 
 
@@ -53,6 +57,9 @@ class Limits:
     seen_within_s: float = 60.0  # P9: from the heal, or the acknowledgement if it is later, to the delivery
     stable_within_s: float = 3.0  # G7: from a membership event to the last generation that it causes
     hanging_after_s: float = 10.0  # T5: beyond the transaction timeout
+    released_within_s: float = 60.0  # D3: from the due time or the last heal on; what is later counts as lost
+    late_within_s: float | None = None  # D2: the same until a message is read; None: as late as may be
+    clock_error_ms: int = 5  # D1, D4: by which the times of clients and brokers differ without a known fault
     marker_epoch_rises: bool = True  # T5: a marker's epoch is above its data's (KIP-890), or may equal it
 
 

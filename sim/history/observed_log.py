@@ -91,6 +91,8 @@ def reads(ops: Operations) -> Iterator[tuple[int, str, Record]]:
 def observe(ops: Operations) -> ObservedLog:
     seen = ObservedLog()
     for send in ops.sends.values():
+        if send.order:  # it is kept back, and comes at another offset; or never
+            continue
         if send.status == OK and send.off >= 0 and send.tp is not None and ops.sessions[send.proc].acks == "all":
             seen._note(send.tp, send.off, send.uid, send.end)
             if send.key is not None:

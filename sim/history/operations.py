@@ -50,9 +50,21 @@ class Send:
     digest: str | None
     key: str | None
     src: str | None
+    order: dict[str, Any]  # what it asks for on a topic with delayed messages: docs/checker.md
     status: str = INFO
-    off: int = -1
+    off: int = -1  # of a delayed message: its id
     end: int = NEVER
+    err: str | None = None
+
+    @property
+    def delayed(self) -> bool:
+        """Whether it is kept back until it is due."""
+        return bool(self.order) and not self.changes
+
+    @property
+    def changes(self) -> bool:
+        """Whether it cancels or moves others, and is itself never delivered."""
+        return not self.order.keys().isdisjoint(("cancel", "cancel_key", "move"))
 
 
 @dataclass(slots=True)
@@ -132,7 +144,9 @@ class Operations:
     starts: dict[str, int] = field(default_factory=dict)  # where final reads found the log to begin
     compacted: set[str] = field(default_factory=set)  # partitions of topics that are compacted
     batches: dict[tuple[str, int], list[Event]] = field(default_factory=lambda: defaultdict(list))  # and replica
-    told: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))  # heal, pipe, prepare, aborted
+    told: dict[str, list[Event]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # heal, pipe, prepare, aborted, clock, kept
 
     def isolation(self, proc: str) -> str:
         return self.sessions[proc].isolation
@@ -171,7 +185,16 @@ def _begin(ops: Operations, event: Event, commits: dict[int, list[Commit]]) -> N
         if event.uid is None or event.uid in ops.sends:
             raise BadHistory(f"event {event.n}: {event.proc} sends uid {event.uid!r}, which must be new and there")
         send = Send(
-            event.uid, event.proc, event.n, event.tp, event.txn, event.epoch, event.digest, event.key, event.src
+            event.uid,
+            event.proc,
+            event.n,
+            event.tp,
+            event.txn,
+            event.epoch,
+            event.digest,
+            event.key,
+            event.src,
+            event.details or {},
         )
         ops.sends[event.uid] = send
         if event.txn is not None:
@@ -201,7 +224,7 @@ def _end(ops: Operations, event: Event, invoke: Event | None, commits: dict[int,
         assert invoke is not None
         assert invoke.uid is not None
         send = ops.sends[invoke.uid]
-        send.status, send.end, send.tp = event.type, event.n, event.tp or send.tp
+        send.status, send.end, send.tp, send.err = event.type, event.n, event.tp or send.tp, event.err
         if event.type == OK and event.off is not None:
             send.off = event.off
         send.epoch = send.epoch if event.epoch is None else event.epoch

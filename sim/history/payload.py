@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 from sim.history.event import Record
 
+SCHEDULED_ID, SCHEDULED_FOR = "headrace.scheduled.id", "headrace.scheduled.for"
+_SCHEDULED = (SCHEDULED_ID, SCHEDULED_FOR)
+NO_TIME = 0  # in the digest of a delayed message, which gets its timestamp at its release
+
 
 class Payload(NamedTuple):
     uid: str
@@ -47,5 +51,12 @@ def record_from(
     if len(fields) != 4:
         return Record(tp, off, None)
     uid, src, body = fields[0].decode(errors="replace"), fields[1].decode(errors="replace"), fields[3]
+    headers = list(headers)
+    scheduled = {name: int(value) for name, value in headers if name in _SCHEDULED}
+    if scheduled:
+        timestamp_ms = NO_TIME
+        headers = [header for header in headers if header[0] not in _SCHEDULED]
     digest = digest_of(uid, src, key, body, headers, timestamp_ms)
-    return Record(tp, off, uid, digest, None if key is None else key.decode(errors="replace"), src or None)
+    shown_key = None if key is None else key.decode(errors="replace")
+    due, number = scheduled.get(SCHEDULED_FOR), scheduled.get(SCHEDULED_ID)
+    return Record(tp, off, uid, digest, shown_key, src or None, due, number)

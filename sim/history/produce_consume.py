@@ -60,7 +60,7 @@ def lost_writes(ops: Operations, seen: ObservedLog, report: Report) -> None:
     contents = FinalContents(ops, seen)
     unread: dict[str, list[Send]] = defaultdict(list)
     for send in ops.sends.values():
-        if send.status != OK or send.tp is None or ops.sessions[send.proc].acks != "all":
+        if send.status != OK or send.tp is None or send.order or ops.sessions[send.proc].acks != "all":
             continue
         if not contents.known(send.tp):
             if send.off >= 0 and send.uid not in seen.first_read:
@@ -172,7 +172,7 @@ def failed_but_read(ops: Operations, seen: ObservedLog, report: Report) -> None:
 def duplicates(ops: Operations, seen: ObservedLog, report: Report) -> None:
     for uid, places in seen.places.items():
         send = ops.sends.get(uid)
-        if len(places) > 1 and send is not None and ops.sessions[send.proc].idempotent:
+        if len(places) > 1 and send is not None and not send.order and ops.sessions[send.proc].idempotent:
             where = " and ".join(f"offset {off} of {tp}" for tp, off in places)
             events = [seen.log[tp][off][1] for tp, off in places]
             report.broken("P5", f"{uid} of an idempotent producer is stored at {where}", send.n, *events)
@@ -184,7 +184,7 @@ def producer_order(ops: Operations, seen: ObservedLog, report: Report) -> None:
     absent: dict[tuple[str, str], Send] = {}
     for send in ops.sends.values():
         session = ops.sessions[send.proc]
-        if send.tp is None or not (session.idempotent or (session.in_flight == 1 and send.status == OK)):
+        if send.tp is None or send.order or not (session.idempotent or (session.in_flight == 1 and send.status == OK)):
             continue
         place = send.proc, send.tp
         off = seen.offset(send.uid)

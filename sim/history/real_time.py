@@ -113,13 +113,13 @@ def deliveries(ops: Operations, seen: ObservedLog, limits: Limits, report: Repor
     times = {event.n: event.t_mono_ns for event in ops.events}
     final_reads = {final.n for final in ops.finals.values()}  # the checker's own, no delivery to anybody
     for send in ops.sends.values():
-        if send.status != OK or send.off < 0 or send.uid in seen.hidden or send.tp not in watched:
+        if send.status != OK or send.off < 0 or send.order or send.uid in seen.hidden or send.tp not in watched:
             continue
         lowest, until_ns = watched[send.tp]
         deadline_ns = max(heal_ns, times[send.end]) + int(limits.seen_within_s * 1e9)
         read = seen.first_read.get(send.uid)
         late = read is None or read in final_reads or times[read] > deadline_ns
-        if late and lowest <= send.off and deadline_ns <= min(until_ns, history_ends_ns):
+        if late and max(lowest, ops.log_start(send.tp)) <= send.off and deadline_ns <= min(until_ns, history_ends_ns):
             report.broken(
                 "P9",
                 f"{send.uid} at offset {send.off} of {send.tp} was not delivered within "

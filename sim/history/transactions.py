@@ -77,7 +77,7 @@ def _proof(seen: ObservedLog, txn: Transaction) -> int | None:
 
 
 def _is_missing(ops: Operations, send: Send, final: dict[str, set[str | None]]) -> bool:
-    if send.status != OK or send.tp is None or send.tp not in final or send.tp in ops.compacted:
+    if send.status != OK or send.order or send.tp is None or send.tp not in final or send.tp in ops.compacted:
         return False
     return send.uid not in final[send.tp] and send.off >= ops.log_start(send.tp)
 

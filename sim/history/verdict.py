@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sim.history import cycles, group_offsets, groups, log_scan, produce_consume, real_time, transactions
+from sim.history import cycles, delays, group_offsets, groups, log_scan, produce_consume, real_time, transactions
 from sim.history.event import Event
 from sim.history.invariants import INVARIANTS, Limits, Report, Violation
 from sim.history.observed_log import observe
@@ -59,4 +59,5 @@ def judge(events: Iterable[Event], limits: Limits | None = None) -> Verdict:
     transactions.check(ops, seen, report)
     log_scan.check(ops, limits, report)
     cycles.check(ops, seen, report)
+    delays.check(ops, seen, limits, report)
     return Verdict(report.violations, report.counts)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.clients import java_suite, kafka_tool_stories, kcat_stories
+from tests.clients import java_suite, kafka_tool_stories, kcat_own_stories, kcat_stories
 from tests.clients.shell import Script, Stage
 
 ROOT = Path(__file__).parent.parent.parent
@@ -107,8 +107,9 @@ def go_missing() -> str | None:
     return None if done.returncode == 0 else f"go could not fetch the modules: {done.stderr.strip()[-300:]}"
 
 
-def shell_stories(script: Script) -> Callable[[Stage], Outcomes]:
-    return lambda stage: script.tell(stage, say)
+def shell_stories(*scripts: Script) -> Callable[[Stage], Outcomes]:
+    whole = Script([tale for script in scripts for tale in script.tales])
+    return lambda stage: whole.tell(stage, say)
 
 
 def kcat_version() -> str:
@@ -132,6 +133,7 @@ def module_version(module: str) -> Callable[[], str]:
 
 NEW_PROTOCOL = frozenset({"new-protocol", "new-protocol-static", "new-protocol-regex", "protocol-move"})
 JAVA_ONLY = frozenset({"streams"})
+OWN_STORIES = frozenset({"delayed", "delayed-transactions", "cancelled", "scheduled", "views"})
 GROUP_STORIES = frozenset({"group-split", "group-leave", "range", "roundrobin", "sticky", "cooperative-sticky"})
 
 SUITES = [
@@ -173,7 +175,7 @@ SUITES = [
         not_offered=frozenset(
             {
                 *("idempotence", "sticky", "cooperative-sticky", "static-member", "regex", "pause", "delete-records"),
-                *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "dropped-records"),
+                *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "delayed-transactions"),
             }
         )
         | NEW_PROTOCOL
@@ -192,7 +194,7 @@ SUITES = [
         "kcat",
         kcat_version,
         lambda: installed("kcat", "kcat"),
-        shell_stories(kcat_stories.script),
+        shell_stories(kcat_stories.script, kcat_own_stories.script),
         not_offered=frozenset(
             {
                 *("pause", "sticky", "cooperative-sticky", "describe-groups", "delete-group", "delete-offsets"),
@@ -212,6 +214,7 @@ SUITES = [
         not_asked=GROUP_STORIES
         | NEW_PROTOCOL
         | {"static-member", "regex", "partition-growth", "key-order", "partitioning", "oversize", "recreated-topic"}
-        | {"fencing", "dropped-records"},
+        | {"fencing", "dropped-records"}
+        | OWN_STORIES,
     ),
 ]

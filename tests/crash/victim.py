@@ -24,6 +24,7 @@ class Victim:
     def __init__(self, folder: Path, settings: str = "") -> None:
         self.data = folder / "data"
         self.port = free_port()
+        self.program = [str(Path(sys.executable).parent / "headrace")]
         self.log_path = folder / "broker.log"
         self._config_path = folder / "broker.properties"
         self._settings = settings
@@ -46,11 +47,14 @@ class Victim:
 
     def spawn(self) -> None:
         """Start without waiting."""
-        command = [str(Path(sys.executable).parent / "headrace"), "serve"]
-        command += ["--data", str(self.data), "--listen", self.bootstrap, "--config", str(self._config_path)]
+        command = [*self.program, "serve", "--data", str(self.data), "--listen", self.bootstrap]
+        command += ["--config", str(self._config_path)]
         self._config_path.write_text(self._settings)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def has_died(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

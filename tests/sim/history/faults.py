@@ -382,3 +382,86 @@ def t8_abort_is_not_in_the_index(place: Place) -> bool:
         return False
     event.details["aborted"].pop()
     return True
+
+
+def released(place: Place) -> dict[str, list[Record]]:
+    """The delayed messages in the final read of the one who sees everything, by uid."""
+    found = defaultdict(list)
+    for record in place.finals[A, READ_UNCOMMITTED].records or ():
+        if record.due is not None and record.uid is not None:
+            found[record.uid].append(record)
+    return found
+
+
+def d1_released_a_minute_early(place: Place) -> bool:
+    uid = place.pick(sorted(released(place).keys() & place.polled()))
+    if uid is None:
+        return False
+    for event in (*place.polls, *place.finals.values()):
+        event.records = [
+            record._replace(due=(record.due or 0) + 60_000) if record.uid == uid else record
+            for record in event.records or ()
+        ]
+    return True
+
+
+def untouched(place: Place) -> set[str]:
+    """Acknowledged delayed messages that no cancel names."""
+    orders = [event.details or {} for event in place.sent.values()]
+    keys = {order.get("cancel_key") for order in orders}
+    uids = {order.get("cancel") for order in orders}
+    return {
+        uid
+        for uid in released(place).keys() & place.acked.keys()
+        if uid not in uids and place.sent[uid].key not in keys
+    }
+
+
+def d2_delivered_a_minute_late(place: Place) -> bool:
+    delayed = untouched(place) & place.polled()
+    if not delayed:
+        return False
+    first = min(event.n for event in place.polls if any(record.uid in delayed for record in event.records or ()))
+    for event in place.events[first:]:
+        event.t_mono_ns += 200 * 10**9
+    return True
+
+
+def d3_delayed_message_is_lost(place: Place) -> bool:
+    uid = place.pick(sorted(untouched(place)))
+    if uid is None:
+        return False
+    place.forget(uid, READ_COMMITTED, READ_UNCOMMITTED)
+    for event in place.polls:
+        event.records = [record for record in event.records or () if record.uid != uid]
+    return True
+
+
+def d3_delivered_after_its_cancel(place: Place) -> bool:
+    cancels = {(event.details or {}).get("cancel"): uid for uid, event in place.sent.items()}
+    uid = place.pick([uid for uid in sorted(place.acked.keys() & cancels.keys()) if cancels[uid] in place.acked])
+    if uid is None:
+        return False
+    final, due = place.finals[A, READ_UNCOMMITTED], place.events[-1].t_mono_ns // 10**6
+    assert final.records is not None
+    final.records.append(Record(A, 9999, uid, f"sha-{uid}", due=due, id=place.acked[uid].off))
+    return True
+
+
+def d4_released_in_the_wrong_order(place: Place) -> bool:
+    dues = {uid: records[0] for uid, records in released(place).items() if uid in place.acked}
+    pairs = [
+        (one, other)
+        for uid in sorted(untouched(place))
+        for other in dues.values()
+        if (one := dues[uid]).off < other.off
+        and place.acked[uid].t_mono_ns / 10**6 + 10 < (other.due or 0)
+        and (one.due, one.id) < (other.due, other.id)
+    ]
+    one, other = place.pick(pairs) or (None, None)
+    if one is None or other is None:
+        return False
+    swap = {one.uid: other.off, other.uid: one.off}
+    for event in (*place.polls, *place.finals.values()):
+        event.records = [record._replace(off=swap.get(record.uid, record.off)) for record in event.records or ()]
+    return True

@@ -32,6 +32,8 @@ class Entry:
     src: str | None = None
     txn: str | None = None
     control: str | None = None
+    due: int | None = None
+    id: int | None = None
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Reference:
         self.aborted: set[str] = set()
         self.epochs: dict[str, int] = {}  # transactional id -> epoch
         self.counter = 0
+        self.waiting: dict[int, tuple[int, str, str]] = {}  # delayed messages of A: id -> due time, uid, key
         self.generation = 0  # of the pipe's group
 
     # --- the broker --------------------------------------------------------------------------------------------------
@@ -98,10 +101,65 @@ class Reference:
         for entry in self.log[tp][position:end]:
             if entry.uid is None or (isolation == READ_COMMITTED and entry.txn in self.aborted):
                 continue
-            found.append(Record(tp, entry.off, entry.uid, f"sha-{entry.uid}", None, entry.src))
+            sha = f"sha-{entry.uid}"
+            found.append(Record(tp, entry.off, entry.uid, sha, None, entry.src, entry.due, entry.id))
             if len(found) == count:
                 break
         return found
+
+    # --- delayed messages --------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self.story.now_ms()
+
+    def empty(self, pid: int) -> int:
+        """The place of a message that is kept back, or of a cancel."""
+        off, seq = len(self.log[A]), self.sequences[A, pid, 0]
+        self.sequences[A, pid, 0] += 1
+        self.log[A].append(Entry(off, None, pid, 0, seq))
+        return off
+
+    def release(self, limit: int = 3) -> None:
+        """Some of what is due, in order."""
+        due = sorted((due, key) for key, (due, _, _) in self.waiting.items() if due <= self.now_ms())
+        for due_ms, key in due[:limit]:
+            _, uid, _ = self.waiting.pop(key)
+            self.log[A].append(Entry(len(self.log[A]), uid, -1, -1, due=due_ms, id=key))
+
+    def scheduler(self, proc: str, pid: int, count: int) -> Steps:
+        """Sends messages that are due soon, and cancels some."""
+        self.story.producer(proc)
+        known: list[str] = []
+        for _ in range(count):
+            uid, key = self.fresh("d"), self.rng.choice("kl")
+            target, change = self.rng.choice(known or [""]), self.rng.random() < 0.3
+            delay_ms = self.rng.randint(0, 60)
+            order = ({"cancel": target} if self.rng.random() < 0.6 else {"cancel_key": key}) if change else {}
+            op = self.story.begin_send(proc, uid, A, key=key, details=order or {"delay_ms": delay_ms})
+            yield
+            lost = self.rng.random() < 0.1
+            found = [
+                i
+                for i, (_, other, k) in self.waiting.items()
+                if order.get("cancel") == other or order.get("cancel_key") == k
+            ]
+            if change and not found and not lost:
+                yield
+                self.story.recorder.fail(op, err="INVALID_RECORD")
+                continue
+            off = -1 if lost else self.empty(pid)
+            if not lost and not change:
+                self.waiting[off] = (self.now_ms() + delay_ms, uid, key)
+            for gone in [] if lost else found:
+                del self.waiting[gone]
+            yield
+            if lost or self.rng.random() < 0.1:
+                self.story.recorder.info(op, err="REQUEST_TIMED_OUT")
+            else:
+                self.story.recorder.ok(op, off=off)
+            if not change:
+                known.append(uid)
+            yield
 
     # --- clients -----------------------------------------------------------------------------------------------------
 
@@ -295,9 +353,11 @@ class Reference:
 
     def run(self, length: int) -> list[Event]:
         coordinator = self.coordinator()
+        self.story.clock()
         clients = [
             self.producer("p", 1, length),
             self.producer("q", 2, length),
+            self.scheduler("s", 3, length),
             self.reader("all", READ_UNCOMMITTED, length // 2),
             self.reader("committed", READ_COMMITTED, length // 2),
             self.group(length // 4),
@@ -306,11 +366,16 @@ class Reference:
         for step, _ in enumerate(self.interleaved(clients)):
             if self.rng.random() < 0.5:
                 next(coordinator)
+            if self.rng.random() < 0.3:
+                self.release()
             assert step < MOST_STEPS, "the clients of this story wait for each other"
         for txn in list(self.open.values()):
             self.decide(txn, "abort")
         while self.open:
             next(coordinator)
+        self.story.later(1)
+        self.release(len(self.waiting))
+        self.story.later(100)
         self.finish()
         return self.story.events
 
@@ -334,7 +399,9 @@ class Reference:
             aborts = []
             for entry in entries:
                 details = {"base": entry.off, "last": entry.off, "pid": entry.pid, "epoch": entry.epoch}
-                details |= {"seq": entry.seq, "txn": entry.txn is not None, "control": entry.control}
+                details |= {"seq": entry.seq, "txn": entry.txn is not None, "control": entry.control, "leader": 0}
+                if entry.uid is None and not entry.control:
+                    details["offs"] = []
                 story.happened("scan", "batch", tp=tp, details=details)
                 if entry.txn is not None:
                     first.setdefault(entry.pid, entry.off)

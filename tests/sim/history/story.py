@@ -29,6 +29,9 @@ class Story:
         self._now_ns += 1_000_000
         return self._now_ns
 
+    def now_ms(self) -> int:
+        return self._now_ns // 1_000_000
+
     def later(self, seconds: float) -> None:
         self._now_ns += int(seconds * 1e9)
 
@@ -86,6 +89,21 @@ class Story:
 
     def happened(self, proc: str, f: str, **said: Any) -> None:
         self.recorder.happened(proc, f, **said)
+
+    # --- delayed messages --------------------------------------------------------------------------------------------
+
+    def clock(self, off_ms: int = 0) -> None:
+        """The time is that of the history, and a broker's clock is wrong by this much."""
+        self.happened("clock", "clock", details={"wall_ms": self._now_ns // 1_000_000 + 1, "off_ms": off_ms})
+
+    def released(self, proc: str, *places: str, tp: str = A) -> None:
+        """A poll of delayed messages, each as uid@offset:id:due."""
+        found = []
+        for place in places:
+            name, key, due = place.split(":")
+            (record,) = self.records(tp, (name,))
+            found.append(record._replace(id=int(key), due=int(due)))
+        self.recorder.ok(self.recorder.invoke(proc, "poll"), records=found)
 
     # --- groups ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.history.invariants import INVARIANTS
+from sim.history.invariants import INVARIANTS, Limits
 from sim.history.verdict import judge
 from tests.conftest import SOAKING
 from tests.sim.history import faults
@@ -18,15 +18,16 @@ from tests.sim.history.reference import Reference
 
 SEEDS = st.integers(0, 2**32)
 FAULTS: dict[str, Callable[[faults.Place], bool]] = {
-    name: fault for name, fault in vars(faults).items() if re.match(r"[pgt]\d+_", name)
+    name: fault for name, fault in vars(faults).items() if re.match(r"[pgtd]\d+_", name)
 }
 HISTORIES_FOR_A_FAULT = 60
+LIMITS = Limits(late_within_s=60)
 
 
 @settings(max_examples=2000 if SOAKING else 60, deadline=None)
 @given(seed=SEEDS, length=st.integers(4, 24))
 def test_good_history_is_not_accused(seed: int, length: int) -> None:
-    verdict = judge(Reference(seed).run(length))
+    verdict = judge(Reference(seed).run(length), LIMITS)
     assert not verdict.violations, str(verdict)
 
 
@@ -38,7 +39,7 @@ def test_fault_is_found_by_its_invariant(name: str, seed: int) -> None:
     for attempt in range(HISTORIES_FOR_A_FAULT):
         place = faults.Place(Reference(seed + attempt).run(16), random.Random(seed))
         if FAULTS[name](place):
-            verdict = judge(place.events)
+            verdict = judge(place.events, LIMITS)
             assert name.partition("_")[0].upper() in verdict.broken, f"seed {seed + attempt}: {verdict}"
             return
     pytest.fail(f"no history from seed {seed} on has room for this fault")

@@ -35,6 +35,35 @@ def test_a_delay_of_an_hour_outlives_a_retention_of_a_second() -> None:
     stage(story, retention_ms=1000, segment_bytes=10_000, file_delete_delay_ms=1000)
 
 
+def test_what_an_old_leader_parked_alone_goes_although_the_next_one_starts_behind_it() -> None:
+    """The logs are compared from where the leader's begins. What lies before that in the other one tells nothing."""
+
+    async def story(trio: Trio) -> None:
+        one, two = trio.nodes[1], trio.nodes[2]
+        for _ in range(2):
+            send(one, b"x")
+        await trio.alike()
+        for other in (2, 3):
+            trio.network.cut("broker-1", f"broker-{other}")
+        send(one, b"alone", HOUR_MS)
+        for _ in range(4):
+            send(one, b"x")
+        trio.hidden_from = {1}
+        trio.elect(2, isr=(2, 3))
+        for _ in range(3):
+            send(two, b"y")
+        await trio.until(lambda: two.partition.high_watermark == 5, "the next leader commits")
+        two.partition.log.advance_start(4)
+        trio.network.mend()
+        trio.hidden_from = set()
+        trio.publish()
+        await trio.alike()
+        assert one.partition.log.start_offset == 4
+        assert not one.partition.log.schedule
+
+    stage(story)
+
+
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_a_replica_that_comes_late_has_what_waits(trimmed: bool) -> None:
     async def story(trio: Trio) -> None:

@@ -152,3 +152,27 @@ func TestReading(t *testing.T) {
 		s.Same([]string{"4"}, values(read(ctx, s, second, 1)))
 	})
 }
+
+func TestDroppedRecords(t *testing.T) {
+	telling.Story(t, "dropped-records", func(ctx context.Context, s *telling.Stage) {
+		const dropped = 40
+		deduplicated := topic(ctx, s, 1, "headrace.dedup.window.ms", "600000")
+		compacted := topic(ctx, s, 1, "cleanup.policy", "compact", "segment.bytes", "100", "min.cleanable.dirty.ratio", "0")
+		for number := range dropped {
+			send(ctx, s, deduplicated, scheduled("", "same", "headrace.id", "same"))
+			send(ctx, s, compacted, scheduled("k", fmt.Sprint(number)))
+		}
+		s.Until("it is compacted", func() bool {
+			r := reader(s, compacted, 0)
+			defer r.Close()
+			return readOwn(ctx, s, r, 1)[0].Offset == dropped-2
+		})
+		for name, kept := range map[string][]string{deduplicated: {"same"}, compacted: {"38", "39"}} {
+			r := reader(s, name, 0)
+			s.Same(kept, values(readOwn(ctx, s, r, len(kept))))
+			send(ctx, s, name, scheduled("another", "after"))
+			s.Same([]string{"after"}, values(readOwn(ctx, s, r, 1)))
+			s.Same(append(kept, "after"), readByGroup(ctx, s, name, len(kept)+1))
+		}
+	})
+}

@@ -9,6 +9,8 @@ public final class Main {
             new Messages(clients).addTo(teller);
             new Transactions(clients).addTo(teller);
             new Reading(clients).addTo(teller);
+            new Delays(clients).addTo(teller);
+            new Views(clients).addTo(teller);
             new Groups(clients).addTo(teller);
             new NewProtocolGroups(clients).addTo(teller);
             new GroupAdministration(clients).addTo(teller);
