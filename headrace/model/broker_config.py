@@ -127,7 +127,8 @@ _OWN: tuple[Setting, ...] = (
          "memory for the transactional ids of one partition of __transaction_state; beyond that, those that were used "
          "least recently and have no open transaction are removed as if they had expired", low=1 << 16),
     _own("headrace.view.idle.ms", _T.LONG, 86_400_000,
-         "how long a view that readers made by naming tags is kept without a reader and without offsets of a group",
+         "how long a view that readers made by naming tags, or by listing what is pending, is kept without a reader "
+         "and without offsets of a group",
          low=1000),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
          "how often preferred leaders are checked; a broker must be ready in two checks in a row. Kafka's default of "
