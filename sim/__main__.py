@@ -2,6 +2,7 @@
 
     python -m sim --seeds 200             seeds 0 to 199, two at a time; every hundredth is run twice and compared
     python -m sim --seed 17               one story, with its verdict
+    python -m sim --seeds 300 --delays    delayed messages in every story
     python -m sim --seed 17 --history F   also writes what its clients saw, for `python -m sim.history F`
 
 Hashes of strings must not differ between runs, so the program restarts itself with a fixed hash seed if necessary.
@@ -83,8 +84,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--trouble", type=float, default=60.0, help="virtual seconds in which things go wrong")
     parser.add_argument("--log", action="store_true", help="with --seed: what the brokers log")
     parser.add_argument("--delays", action="store_true", help="delayed messages in every story, not in one of five")
+    parser.add_argument("--calm", action="store_true", help="no faults: delayed messages must then come soon")
     asked = parser.parse_args(arguments)
-    plot = Plot(trouble_s=asked.trouble, delays=asked.delays or None)
+    plot = Plot(trouble_s=asked.trouble, faults=not asked.calm, delays=asked.delays or None)
     if asked.seed is not None:
         if asked.log:
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")

@@ -37,13 +37,15 @@ _AFTER_MS = 60_000  # when everything must be out
 
 
 class DelayStory:
-    def __init__(self, cluster: SimCluster, recorder: Recorder, seed: int, *, fsync: bool) -> None:
+    def __init__(
+        self, cluster: SimCluster, recorder: Recorder, seed: int, *, fsync: bool, later_ms: int = HOUR_MS
+    ) -> None:
         self._cluster = cluster
         self._recorder = recorder
         self._random = random.Random(f"delays {seed}")
         self._fsync = fsync
         self._clock = SimClock()
-        self._later_ms = self._clock.now_ms() + HOUR_MS
+        self._later_ms = self._clock.now_ms() + later_ms
         self.orders = Orders(self._clock, self._later_ms)
 
     async def begin(self) -> None:

@@ -41,15 +41,25 @@ KINDS = {
     "fsync": "a broker's disk fails to sync; it is then replaced in the manner of a power cut",
 }
 
+_FOR_DELAYS = ["clock"] * 4  # in stories with delayed messages these come more often
+
 
 class Faults:
     def __init__(
-        self, cluster: SimCluster, seed: int, *, fsync: bool, tell: Done, clock_set: Callable[[int], None]
+        self,
+        cluster: SimCluster,
+        seed: int,
+        *,
+        fsync: bool,
+        tell: Done,
+        clock_set: Callable[[int], None],
+        delays: bool = False,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._random = random.Random(f"faults {seed}")
         self._kinds = [kind for kind in KINDS if fsync or kind != "blackout"]
+        self._kinds += _FOR_DELAYS if delays else []
         self._longest_rest_s = 1.5 if self._random.random() < 0.3 else 8.0  # some seeds have frequent faults
         self._tell = tell
         self._clock_set = clock_set

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from sim.audit import StateAudit, compare_replicas
 from sim.clients.admin import Admin
 from sim.clients.member import Member
+from sim.clients.orders import HOUR_MS
 from sim.clients.pipe import Pipe
 from sim.clients.producer import OneShotProducer, Producer
 from sim.clients.reader import Partition, Reader, read_everything
@@ -38,6 +39,9 @@ TOPICS = {ORDERS: 3, MADE: 2}
 TROUBLE_S = 60.0
 RECOVERY_S = 240.0
 LIMITS = Limits(seen_within_s=RECOVERY_S, stable_within_s=RECOVERY_S, released_within_s=20)
+UNTROUBLED = replace(
+    LIMITS, late_within_s=6
+)  # a reader takes turns between partitions, and waits half a second for each
 DELAYS_IN = 0.2  # of the stories
 
 
@@ -105,6 +109,8 @@ class _Story:
         self._healed = asyncio.Event()
         self._topics = TOPICS | (DELAY_TOPICS if outcome.delays else {})
         self._delays: DelayStory | None = None
+        self._all_out = asyncio.Event()
+        self._reading: list[asyncio.Task[None]] = []  # of delayed messages, until all are out
 
     def _now_ns(self) -> int:
         return int(asyncio.get_running_loop().time() * 1e9)
@@ -120,11 +126,17 @@ class _Story:
         for topic, partitions in TOPICS.items():
             await admin.create_topic(topic, partitions, {})
         if outcome.delays:
-            self._delays = DelayStory(cluster, self._recorder, outcome.seed, fsync=outcome.fsync)
+            later_ms = HOUR_MS if self._plot.faults else int(self._plot.trouble_s + 60) * 1000
+            self._delays = DelayStory(cluster, self._recorder, outcome.seed, fsync=outcome.fsync, later_ms=later_ms)
             await self._delays.begin()
         readers, working = self._clients(cluster)
         faults = self._faults = Faults(
-            cluster, outcome.seed, fsync=outcome.fsync, tell=self._fault, clock_set=self._clock_set
+            cluster,
+            outcome.seed,
+            fsync=outcome.fsync,
+            tell=self._fault,
+            clock_set=self._clock_set,
+            delays=outcome.delays,
         )
         trouble: asyncio.Task[None] | None = None
         if self._plot.faults:
@@ -182,6 +194,10 @@ class _Story:
             if not await self._in_sync("the hour"):
                 return False
         await delays.let_all_come()
+        self._all_out.set()
+        for task in self._reading:
+            if not await self._within(task, "a reader ends"):
+                return False
         return True
 
     async def _within(self, task: asyncio.Task[Any], what: str) -> bool:
@@ -214,7 +230,7 @@ class _Story:
         parts.append(Pipe(cluster.caller("pipe"), recorder, clock, "pipe", orders, made).run(self._stop))
         if self._delays is not None:
             more, delayed = self._delays.clients(self._stop)
-            parts += [reader.run(self._stop) for reader in more]
+            self._reading = [asyncio.create_task(reader.run(self._all_out)) for reader in more]
             parts += delayed
             readers += more
         return readers, [asyncio.create_task(part) for part in parts]
@@ -232,6 +248,6 @@ class _Story:
         outcome.faults = dict(self._faults.counts) if hasattr(self, "_faults") else {}
         for machine in self._cluster.machines.values():
             outcome.deaths += [f"{machine.name}: {error!r}" for error in machine.deaths]
-        outcome.verdict = judge(self._recorder.events, LIMITS)
+        outcome.verdict = judge(self._recorder.events, LIMITS if self._plot.faults else UNTROUBLED)
         outcome.digest = hashlib.sha256(msgspec.json.encode(self._recorder.events)).hexdigest()
         self._cluster.bury()

@@ -32,7 +32,7 @@ def page() -> str:
     )
     groups = _table(
         ("setting", "type", "default", "allowed", "broker setting", "meaning"),
-        ((*_facts(s), f"`{s.broker_name}`", s.meaning) for s in group_config.SETTINGS),
+        ((*_facts(s), f"`{s.broker_name}`" if s.broker_name else "", s.meaning) for s in group_config.SETTINGS),
     )
     own = [setting for setting in broker_config.SETTINGS if setting.read_only]
     fallbacks = [setting for setting in broker_config.SETTINGS if not setting.read_only]

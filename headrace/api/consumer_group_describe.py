@@ -70,8 +70,8 @@ def _group(name: str, group: ConsumerGroupDescription, image: ClusterImage) -> M
                 client_host=member.client_host,
                 subscribed_topic_names=list(member.topics),
                 subscribed_topic_regex=member.pattern or "",
-                assignment=_assignment(member.assignment, image),
-                target_assignment=_assignment(member.target, image),
+                assignment=assignment_of(member.assignment, image),
+                target_assignment=assignment_of(member.target, image),
                 member_type=_CLASSIC if member.classic else _CONSUMER,
             )
             for member in group.members
@@ -79,7 +79,7 @@ def _group(name: str, group: ConsumerGroupDescription, image: ClusterImage) -> M
     )
 
 
-def _assignment(parts: Parts, image: ClusterImage) -> Message:
+def assignment_of(parts: Parts, image: ClusterImage) -> Message:
     """Topics that were deleted in the meantime are omitted."""
     known = image.topics_by_id
     return Message(

@@ -1,7 +1,8 @@
 """DescribeProducers, v0: the producers of a partition, and the start offset of their open transactions (KIP-664).
 
 Tools use it to find hanging transactions: those that a partition holds open although no coordinator knows them. A
-partition that is named repeatedly is described once, since it may have very many producers.
+partition that is named repeatedly is described once, since it may have very many producers. A view has none: those of
+its records are its base's.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class DescribeProducers:
             problem = topic_name_problem(topic)
             if problem is not None:
                 raise KafkaError(ErrorCode.invalid_topic_exception, problem)
-            partition = self._host.find(topic, index)
+            partition = self._host.find_readable(topic, index)
             partition.check_leader(-1)
+            if self._host.view(topic) is not None:
+                return Message(partition_index=index, active_producers=[])
         except KafkaError as error:
             return Message(partition_index=index, error_code=error.code, error_message=error.message or None)
         producers = []

@@ -212,10 +212,11 @@ class FetchReading:
         """Whether it can be read here; what it delivers comes later."""
         reader.check(view.name)
         partition = self._host.find_base(view, wanted.index)
-        read = reader.admit(wanted, partition)
+        if view.shows_pending:
+            partition.check_leader(wanted.leader_epoch)  # and nobody is sent to a follower
+        read = None if view.shows_pending else reader.admit(wanted, partition)
         if read is None:
-            log = partition.log
-            if not log.start_offset <= wanted.offset <= log.end_offset:
+            if not first_offset(view, partition) <= wanted.offset <= partition.log.end_offset:
                 raise KafkaError(ErrorCode.offset_out_of_range)
             read = PartitionRead(wanted, partition, EMPTY)
         read.view = view
@@ -289,6 +290,12 @@ class FetchReading:
         return response
 
 
+def first_offset(view: TopicImage, partition: Partition) -> int:
+    """Where a view of this partition starts. What is pending keeps its id when retention passes it, so there may be
+    something before the log's start."""
+    return 0 if view.shows_pending else partition.log.start_offset
+
+
 def _portions(unloaded: Iterable[tuple[PartitionRead[W], Slice]]) -> Iterator[list[tuple[PartitionRead[W], Slice]]]:
     """What is loaded in one go: a good deal of bytes, and not too many partitions."""
     portion, size = list[tuple[PartitionRead[W], Slice]](), 0
@@ -327,7 +334,7 @@ def _served(read: PartitionRead[W], partition: Partition, attempt: Attempt[W]) -
         partition_index=wanted.index,
         high_watermark=end,
         last_stable_offset=committed.stable_end(),
-        log_start_offset=start,
+        log_start_offset=start if read.view is None else first_offset(read.view, partition),
         aborted_transactions=_aborted_of(read, partition) if attempt.stable else None,
         preferred_read_replica=read.preferred,
         records=read.records,

@@ -1,15 +1,12 @@
-"""FindCoordinator, v0 to v6: which broker coordinates a group or a transactional id.
+"""FindCoordinator, v0 to v6: which broker coordinates a group, a transactional id, or a share partition.
 
-A group's id hashes to a partition of `__consumer_offsets`, a transactional id to one of `__transaction_state`; the
-leader of that partition is the coordinator. The topic is created by the first request that needs it. From v4 on a
-request has many keys; before, it has one, and the result is at the top level of the response.
+A group's id hashes to a partition of `__consumer_offsets`, a transactional id to one of `__transaction_state`, and
+"group:topic id:partition" of a share partition (key type 2) to one of `__share_group_state`; the leader of that
+partition is the coordinator. The topic is created by the first request that needs it. From v4 on a request has many
+keys; before, it has one, and the result is at the top level of the response.
 
 While a leader is being elected, the response waits for it, at most one second: librdkafka asks three times within a
 third of a second for a transaction, and if all three are rejected it waits forever, whatever its timeout.
-
-Known gaps: share groups (key type 2) are rejected with INVALID_REQUEST and a message. With it the Java client fails
-immediately and shows the message; with COORDINATOR_NOT_AVAILABLE it would retry for `max.block.ms`. librdkafka retries
-in either case until its own timeout.
 """
 
 from __future__ import annotations
@@ -21,13 +18,15 @@ from headrace.api.known_brokers import AddressOf
 from headrace.api.pieces import Pace, finish
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.runtime import partition_for
+from headrace.coordinators.shares.commands import check_coordinator_key
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from headrace.model.share_state import STATE_TOPIC
 from headrace.wire.errors import ErrorCode, KafkaError
 from headrace.wire.messages import Message
 from headrace.world.clock import Clock
 
-TOPICS = {0: GROUP_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
-_OTHER_KINDS = {2: "share groups"}
+TOPICS = {0: GROUP_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: STATE_TOPIC}
+_SHARE_PARTITION = 2
 _ELECTION_S = 1.0  # not longer, since later requests on this connection wait as well
 _LOOK_S = 0.1
 
@@ -50,9 +49,15 @@ class FindCoordinator:
         keys = body.coordinator_keys if request.version >= 4 else [body.key]
         name = TOPICS.get(body.key_type)
         if name is None:
-            kind = _OTHER_KINDS.get(body.key_type, f"coordinators of type {body.key_type}")
+            kind = f"coordinators of type {body.key_type}"
             refusal = KafkaError(ErrorCode.invalid_request, f"this broker does not support {kind}")
             return _response([_refused(key, refusal) for key in keys])
+        if body.key_type == _SHARE_PARTITION:
+            try:
+                for key in keys:
+                    check_coordinator_key(key)
+            except KafkaError as error:
+                return _response([_refused(key, error) for key in keys])
         if name not in self._topics.image().topics:
             return self._after_making_the_topic(name, keys, request.peer)
         return self._found(name, keys, request.peer)

@@ -35,6 +35,12 @@ FEWER_ITEMS: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.OFFSET_FETCH: 120_000,  # looked up in one go
         ApiKey.CONSUMER_GROUP_HEARTBEAT: 120_000,  # what one member has
         ApiKey.OFFSET_DELETE: 20_000,
+        ApiKey.SHARE_GROUP_HEARTBEAT: 120_000,
+        ApiKey.SHARE_FETCH: 50_000,  # acknowledgements are staged in one go
+        ApiKey.SHARE_ACKNOWLEDGE: 50_000,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 50_000,  # each asks the share coordinator
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: 20_000,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: 20_000,
         ApiKey.ADD_PARTITIONS_TO_TXN: 20_000,
         ApiKey.UPDATE_FEATURES: 1_000,
     }

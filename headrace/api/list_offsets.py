@@ -4,7 +4,8 @@ Special timestamps: -1 latest, -2 earliest, -3 the record with the largest times
 disk (KIP-405; here the same as earliest), -5 latest in tiered storage (KIP-1005; here none), -6 earliest not yet
 uploaded to it (KIP-1023; here none). In a version before its own each is UNSUPPORTED_VERSION. Any other timestamp
 returns the first record at or after it, or -1 if there is none. A partition that is repeated in a request is
-INVALID_REQUEST.
+INVALID_REQUEST. A view of what is pending starts at 0, and has no search by time (UNSUPPORTED_FOR_MESSAGE_FORMAT, which
+clients take for "nothing so late"): its records are in the order of their ids.
 
 A search may read the disk, so it runs off the event loop, in stage two. With isolation level 1 (read_committed) the log
 ends at the last stable offset. A new leader returns OFFSET_NOT_AVAILABLE until it knows its predecessor's high
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.api.contract import Request, Steps
+from headrace.api.fetch_reading import first_offset
 from headrace.api.pieces import Pace
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -72,16 +74,19 @@ class ListOffsets:
         """Fills in the answer, or returns the search that will fill it in."""
         partition = self._host.find_readable(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
-        log, when = partition.log, asked.timestamp
+        log, when, view = partition.log, asked.timestamp, self._host.view(topic)
         end = partition.last_stable_offset if stable else partition.high_watermark
         if partition.is_settling and when not in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             raise KafkaError(ErrorCode.offset_not_available, f"{partition} has a new leader; try again")
         if when == LATEST:
             answer.offset, answer.leader_epoch = end, partition.leader_epoch
         elif when in (EARLIEST, EARLIEST_LOCAL):
-            answer.offset, answer.leader_epoch = log.start_offset, log.epochs.epoch_of(log.start_offset)
+            start = log.start_offset if view is None else first_offset(view, partition)
+            answer.offset, answer.leader_epoch = start, log.epochs.epoch_of(log.start_offset)
         elif when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             pass
+        elif view is not None and view.shows_pending:
+            raise KafkaError(ErrorCode.unsupported_for_message_format, f"{topic} is not in the order of times")
         elif when == MAX_TIMESTAMP:
             return lambda: _dated(log.find_max_timestamp(end), answer, log.epochs.epoch_of)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from headrace.api.add_partitions_to_txn import AddPartitionsToTxn
 from headrace.api.alter_configs import AlterConfigs
 from headrace.api.alter_partition_reassignments import AlterPartitionReassignments
 from headrace.api.alter_replica_log_dirs import AlterReplicaLogDirs
+from headrace.api.alter_share_group_offsets import AlterShareGroupOffsets
 from headrace.api.api_versions import ApiVersions
 from headrace.api.consumer_group_describe import ConsumerGroupDescribe
 from headrace.api.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -25,12 +27,14 @@ from headrace.api.create_partitions import CreatePartitions
 from headrace.api.create_topics import CreateTopics
 from headrace.api.delete_groups import DeleteGroups
 from headrace.api.delete_records import DeleteRecords
+from headrace.api.delete_share_group_offsets import DeleteShareGroupOffsets
 from headrace.api.delete_topics import DeleteTopics
 from headrace.api.describe_cluster import DescribeCluster
 from headrace.api.describe_configs import DescribeConfigs
 from headrace.api.describe_groups import DescribeGroups
 from headrace.api.describe_log_dirs import DescribeLogDirs
 from headrace.api.describe_producers import DescribeProducers
+from headrace.api.describe_share_group_offsets import DescribeShareGroupOffsets
 from headrace.api.describe_topic_partitions import DescribeTopicPartitions
 from headrace.api.describe_transactions import DescribeTransactions
 from headrace.api.elect_leaders import ElectLeaders
@@ -66,6 +70,15 @@ from headrace.api.pieces import PIECE
 from headrace.api.produce import Produce
 from headrace.api.producer_ids import ProducerIds
 from headrace.api.reply_budget import ReplyBudgets
+from headrace.api.share_acknowledge import ShareAcknowledge
+from headrace.api.share_acknowledging import Acknowledging
+from headrace.api.share_fetch import ShareFetch
+from headrace.api.share_group_describe import ShareGroupDescribe
+from headrace.api.share_group_heartbeat import ShareGroupHeartbeat
+from headrace.api.share_group_offsets import LogEnds, ShareGroupOffsets
+from headrace.api.share_group_states import ShareGroupStates, delete, initialize, read, summarize, write
+from headrace.api.share_reading import ShareReading
+from headrace.api.share_sessions import ShareSessions
 from headrace.api.sync_group import SyncGroup
 from headrace.api.transaction_entry import TransactionCoordinators, TransactionEntry
 from headrace.api.transactional_produce import TransactionalProduce
@@ -76,17 +89,19 @@ from headrace.api.write_txn_markers import MarkerDesk, WriteTxnMarkers
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.coordinators.shares.coordinator import ShareCoordinator
 from headrace.coordinators.transactions.coordinator import TransactionCoordinator
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, BrokerImage, ClusterImage
 from headrace.model.settings import INT_MAX
+from headrace.model.share_state import ShareStates
 from headrace.replicas.host import ReplicaHost
 from headrace.wire.api_keys import ApiKey
 from headrace.wire.messages import Message
 from headrace.world.world import World
 
 # Levels in force. transaction.version 2 needs Produce 12, AddPartitionsToTxn 5 and EndTxn 5.
-FEATURES = {"group.version": 1, "transaction.version": 2}
+FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 
 # The operations of Kafka's protocol authorization table.
 _ALTER_CLUSTER = (Need(Operation.ALTER, Resource.CLUSTER),)
@@ -134,6 +149,16 @@ class Api(Struct, frozen=True):
         return self.lowest if self.advertised_from is None else self.advertised_from
 
 
+class ShareRooms(Protocol):
+    """What is here of share groups."""
+
+    @property
+    def coordinator(self) -> ShareCoordinator: ...
+
+    @property
+    def sessions(self) -> ShareSessions: ...
+
+
 class Rooms(Struct, frozen=True):
     """What handlers can ask; known to this file and to the broker that builds it."""
 
@@ -154,6 +179,9 @@ class Rooms(Struct, frozen=True):
     coordinator_desk: TransactionCoordinators
     reply_budgets: ReplyBudgets
     views: Views
+    log_ends: LogEnds
+    shares: ShareRooms
+    share_states: ShareStates
 
     def image(self) -> ClusterImage:
         return self.view.image
@@ -185,10 +213,8 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
     delete_topics = DeleteTopics(controller, rooms.view, clock, enabled=config.delete_topic_enable)
     init_producer_id = InitProducerId(rooms.producer_ids, transactions)
     add_offsets = AddOffsetsToTxn(transactions, rooms, ensure_offsets_topic)
-    describe_consumer_groups = ConsumerGroupDescribe(groups, rooms)
     offsets_in_transaction = TxnOffsetCommit(groups, rooms, host, entry)
     alter_some_configs = IncrementalAlterConfigs(controller)
-    reassignments = AlterPartitionReassignments(controller, clock)
     describe_configs = DescribeConfigs(rooms.view, config.broker_id, config.settings, rooms.address_of, rooms.data)
     apis = [
         _produce(rooms, hints, entry),
@@ -222,23 +248,48 @@ def build_table(rooms: Rooms) -> Mapping[int, Api]:
         Api(ApiKey.DELETE_GROUPS, 0, 2, _DELETE_GROUP, DeleteGroups(groups)),
         Api(ApiKey.ELECT_LEADERS, 0, 2, _ALTER_CLUSTER, ElectLeaders(controller, rooms.view, clock)),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _ALTER_CONFIGS_TOPIC + _ALTER_CONFIGS_CLUSTER, alter_some_configs),
-        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, _ALTER_CLUSTER, reassignments),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, _ALTER_CLUSTER, AlterPartitionReassignments(controller, clock)),
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, _DESCRIBE_CLUSTER, ListPartitionReassignments(rooms.view)),
         Api(ApiKey.OFFSET_DELETE, 0, 0, _DELETE_GROUP + _READ_TOPIC, OffsetDelete(groups, rooms)),
         Api(ApiKey.UPDATE_FEATURES, 0, 2, _ALTER_CLUSTER, UpdateFeatures(FEATURES)),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, _DESCRIBE_CLUSTER, DescribeCluster(rooms.view, brokers)),
-        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, _READ_GROUP + _DESCRIBE_TOPIC, ConsumerGroupHeartbeat(groups)),
-        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe_consumer_groups),
+        *_consumer_group_apis(rooms),
         Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, _READ_TOPIC, DescribeProducers(host)),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, _DESCRIBE_TXN_ID + _DESCRIBE_TOPIC, DescribeTransactions(transactions)),
         Api(ApiKey.LIST_TRANSACTIONS, 0, 2, _DESCRIBE_TXN_ID, ListTransactions(transactions, clock)),
         Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, _DESCRIBE_CONFIGS_CLUSTER, ListConfigResources(rooms.view)),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, _DESCRIBE_TOPIC, DescribeTopicPartitions(rooms.view)),
+        *_share_apis(rooms, hints),
     ]
     served = [(api.key, api.advertised_lowest, api.highest) for api in apis]
     versions = ApiVersions(sorted([*served, (ApiKey.API_VERSIONS, 0, 4)]), FEATURES)
     apis.append(Api(ApiKey.API_VERSIONS, 0, 4, NONE, versions, unknown_version=versions.refuse_version))
     return {int(api.key): _limited(_guarded(api, rooms.gate)) for api in apis}
+
+
+def _consumer_group_apis(rooms: Rooms) -> list[Api]:
+    heartbeat, describe = ConsumerGroupHeartbeat(rooms.groups), ConsumerGroupDescribe(rooms.groups, rooms)
+    return [
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, _READ_GROUP + _DESCRIBE_TOPIC, heartbeat),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe),
+    ]
+
+
+def _share_apis(rooms: Rooms, hints: LeaderHints) -> list[Api]:
+    return [*_share_group_apis(rooms), *_share_record_apis(rooms, hints), *_share_state_apis(rooms)]
+
+
+def _share_group_apis(rooms: Rooms) -> list[Api]:
+    groups, offsets = rooms.groups, ShareGroupOffsets(rooms.groups, rooms, rooms.share_states, rooms.log_ends)
+    describe_offsets = DescribeShareGroupOffsets(offsets, rooms)
+    alter_offsets, delete_offsets = AlterShareGroupOffsets(offsets, rooms), DeleteShareGroupOffsets(offsets, rooms)
+    return [
+        Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, _READ_GROUP + _DESCRIBE_TOPIC, ShareGroupHeartbeat(groups)),
+        Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, ShareGroupDescribe(groups, rooms)),
+        Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, _DESCRIBE_GROUP + _DESCRIBE_TOPIC, describe_offsets),
+        Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, _READ_GROUP + _READ_TOPIC, alter_offsets),
+        Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, _DELETE_GROUP + _READ_TOPIC, delete_offsets),
+    ]
 
 
 def _produce(rooms: Rooms, hints: LeaderHints, entry: TransactionEntry) -> Api:
@@ -274,6 +325,30 @@ def _fetch(rooms: Rooms, hints: LeaderHints) -> Api:
         express=ExpressFetch(rooms.host, rooms.gate, world.clock, max_bytes, rooms.reply_budgets.consumers),
         asks_by_name=True,
     )
+
+
+def _share_state_apis(rooms: Rooms) -> list[Api]:
+    here = rooms.shares.coordinator
+    return [
+        Api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, initialize)),
+        Api(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, read)),
+        Api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, _CLUSTER_ACTION, ShareGroupStates(here, write)),
+        Api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, _CLUSTER_ACTION, ShareGroupStates(here, delete)),
+        Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, _CLUSTER_ACTION, ShareGroupStates(here, summarize)),
+    ]
+
+
+def _share_record_apis(rooms: Rooms, hints: LeaderHints) -> list[Api]:
+    world, host, sessions, budget = rooms.world, rooms.host, rooms.shares.sessions, rooms.reply_budgets.consumers
+    acknowledging = Acknowledging(host, sessions, hints)
+    max_bytes = rooms.config.fetch_max_bytes
+    reading = ShareReading(host, sessions.live, world.disk.off_loop, world.clock, max_bytes, budget)
+    fetch, acknowledge = ShareFetch(acknowledging, reading, world.clock), ShareAcknowledge(acknowledging)
+    needs = _READ_GROUP + _READ_TOPIC
+    return [
+        Api(ApiKey.SHARE_FETCH, 1, 2, needs, fetch),
+        Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, needs, acknowledge),
+    ]
 
 
 def _guarded(api: Api, gate: Gate) -> Api:

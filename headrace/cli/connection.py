@@ -99,6 +99,10 @@ def reason_of(error: "KafkaException") -> str:
 
 def plain_words(error: "KafkaError") -> str:
     """The text of an error, without librdkafka's prefix that says where it was detected."""
+    from confluent_kafka import KafkaError
+
+    if error.code() == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+        return "its messages are not in the order of times, so they cannot be looked up by time"
     return error.str().removeprefix("Broker: ").removeprefix("Local: ")
 
 

@@ -1,8 +1,8 @@
 """Requests that confluent-kafka does not offer, sent directly to the broker that must answer.
 
-Called by the transaction commands and by `cluster balance`. One blocking connection per broker, one request at a time;
-leaders and coordinators are looked up first. Invariant: every connection error is a Failure that names the broker;
-error codes in a response are for the caller.
+Called by the commands for transactions and share groups, and by `cluster balance`. One blocking connection per broker,
+one request at a time; leaders and coordinators are looked up first. Invariant: every connection error is a Failure that
+names the broker; error codes in a response are for the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Address = tuple[str, int]
 _METADATA_VERSION = 9
 _FIND_COORDINATOR_VERSION = 4
 _CLIENT_ID = b"headrace-cli"
-_TRANSACTION = 1  # the key type of FindCoordinator
+_GROUP, _TRANSACTION = 0, 1  # the key types of FindCoordinator
 _MAX_RESPONSE_BYTES = 1 << 30
 
 
@@ -33,6 +33,7 @@ class DirectRequests:
         self._broker = broker
         self._sockets: dict[Address, socket.socket] = {}
         self._metadata: Message | None = None
+        self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
 
     def __enter__(self) -> DirectRequests:
         reach(self._broker)
@@ -59,12 +60,26 @@ class DirectRequests:
                     yield topic.name, partition.partition_index, addresses[partition.leader_id]
 
     def coordinator_of(self, transactional_id: str) -> Address:
-        body = Message(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
+        return self._coordinator(_TRANSACTION, transactional_id, f"transactional id {transactional_id}")
+
+    def group_coordinator_of(self, group: str) -> Address:
+        return self._coordinator(_GROUP, group, f"group {group}")
+
+    def _coordinator(self, kind: int, key: str, who: str) -> Address:
+        body = Message(key_type=kind, coordinator_keys=[key])
         (found,) = self.anywhere(ApiKey.FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
         if found.error_code != ErrorCode.none:
             why = found.error_message or ErrorCode(found.error_code).name
-            raise Failure(f"transactional id {transactional_id} has no coordinator: {why}")
+            raise Failure(f"{who} has no coordinator: {why}")
         return found.host, found.port
+
+    def serves(self, address: Address, api_key: int, version: int) -> bool:
+        """Whether this broker has the API in this version."""
+        if address not in self._versions:
+            answer = self.call(address, ApiKey.API_VERSIONS, 0, Message())
+            self._versions[address] = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        low, high = self._versions[address].get(api_key, (0, -1))
+        return low <= version <= high
 
     def metadata(self) -> Message:
         """Metadata of the whole cluster, not cached."""

@@ -1,4 +1,4 @@
-"""`headrace group`: list, describe, seek and delete consumer groups.
+"""`headrace group`: list, describe and delete groups, and change the offsets of consumer groups.
 
 Called by main. Invariant: offsets of a group with members are never changed or deleted; the command fails with one line
 that names them.
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli import share
 from headrace.cli.connection import REQUEST_TIMEOUT_S, open_admin, settle
 from headrace.cli.groups import (
     commit_offsets,
     committed_offsets,
     delete_groups,
-    existing_group,
     find_group,
     missing_group,
     state_name,
@@ -31,6 +31,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.places import parse_place, resolve_place
 from headrace.cli.screen import plural, print_facts, print_json, print_table, remark
+from headrace.cli.share import share_requests
 from headrace.cli.topics import Partition, partitions_of, topic_names
 from headrace.model.failure import Failure
 
@@ -50,15 +51,18 @@ GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Name
 
 @app.command("list", epilog=examples("headrace group list", "headrace group list --json"))
 def list_groups(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """List all consumer groups."""
+    """List all groups: consumer groups of both protocols, and share groups."""
     admin = open_admin(broker)
     answer = settle(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "cannot list groups")
     if answer.errors:
         raise Failure(f"cannot list all groups: {answer.errors[0]}")
     rows = [
         {"group": group.group_id, "state": state_name(group.state), "type": state_name(group.type)}
-        for group in sorted(answer.valid, key=lambda group: str(group.group_id))
+        for group in answer.valid
     ]
+    with share_requests(broker) as requests:
+        rows += [{"group": group.name, "state": group.state, "type": "share"} for group in requests.listed()]
+    rows = sorted({str(row["group"]): row for row in rows}.values(), key=lambda row: str(row["group"]))
     if as_json:
         print_json(rows)
     elif rows:
@@ -74,12 +78,27 @@ def describe(groups: GroupsArgument, broker: BrokerOption = DEFAULT_BROKER, as_j
     The lag in time is the age of the first message without a committed offset.
     """
     admin = open_admin(broker)
-    documents = [group_document(admin, broker, existing_group(admin, name)) for name in dict.fromkeys(groups)]
+    documents = [any_document(admin, broker, name) for name in dict.fromkeys(groups)]
     if as_json:
         print_json(documents)
         return
     for document in documents:
-        print_group(document)
+        if document.get("type") == "share":
+            share.print_group(document)
+        else:
+            print_group(document)
+
+
+def any_document(admin: "AdminClient", broker: str, name: str) -> dict[str, Any]:
+    """A group of any type."""
+    group = find_group(admin, name)
+    if group is not None:
+        return group_document(admin, broker, group)
+    with share_requests(broker) as requests:
+        shared = requests.find(name)
+        if shared is None:
+            raise Failure(missing_group(name))
+        return share.group_document(requests, shared)
 
 
 def group_document(admin: "AdminClient", broker: str, group: "ConsumerGroupDescription") -> dict[str, Any]:
@@ -199,6 +218,10 @@ def seek(
     wanted = [parse_topic_partition(text) for text in topic or []]
     admin = open_admin(broker)
     found = find_group(admin, group)
+    if found is None:
+        with share_requests(broker) as requests:
+            if requests.find(group) is not None:
+                raise Failure(f"group {group} is a share group: use `headrace share seek`")
     if found is None and not wanted:
         raise Failure(f"{missing_group(group)}; to create it, name its topics with --topic")
     if found is not None and found.members:
@@ -229,13 +252,13 @@ def seek(
 def delete(
     groups: GroupsArgument, yes: YesOption = False, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False
 ) -> None:
-    """Delete groups without members, and their offsets."""
+    """Delete groups without members, and their offsets. Groups of all types."""
     admin = open_admin(broker)
     names = list(dict.fromkeys(groups))
     for name in names:
-        members = existing_group(admin, name).members
-        if members:
-            raise Failure(f"group {name} has {plural(len(members), 'member')}: stop its consumers first")
+        count = member_count(admin, broker, name)
+        if count:
+            raise Failure(f"group {name} has {plural(count, 'member')}: stop its consumers first")
     if not yes:
         typer.confirm(f"Delete {', '.join(names)} and all offsets?", abort=True, err=True)
     delete_groups(admin, names)
@@ -243,3 +266,15 @@ def delete(
         print_json({"deleted": names})
     else:
         typer.echo(f"deleted {', '.join(names)}")
+
+
+def member_count(admin: "AdminClient", broker: str, name: str) -> int:
+    """Of a group of any type."""
+    group = find_group(admin, name)
+    if group is not None:
+        return len(group.members)
+    with share_requests(broker) as requests:
+        shared = requests.find(name)
+    if shared is None:
+        raise Failure(missing_group(name))
+    return len(shared.members)

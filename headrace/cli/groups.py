@@ -34,13 +34,6 @@ def find_group(admin: "AdminClient", name: str) -> "ConsumerGroupDescription | N
     return None if group.state == ConsumerGroupState.DEAD else group
 
 
-def existing_group(admin: "AdminClient", name: str) -> "ConsumerGroupDescription":
-    group = find_group(admin, name)
-    if group is None:
-        raise Failure(missing_group(name))
-    return group
-
-
 def missing_group(name: str) -> str:
     return f"group {name} does not exist: `headrace group list` shows those that do"
 

@@ -21,6 +21,7 @@ from headrace.cli import (
     produce,
     schedule,
     serve,
+    share,
     topic,
     transaction,
     up,
@@ -123,6 +124,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(view.app, name="view")
 app.add_typer(group.app, name="group")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(share.app, name="share")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")

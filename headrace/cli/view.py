@@ -1,4 +1,4 @@
-"""`headrace view`: create, list, describe and delete views of topics by tag.
+"""`headrace view`: create, list, describe and delete views of topics, by tag or of what is pending.
 
 Called by main. A view is a topic that any admin client can make; these commands give the settings their names, and
 show which topics are views. Invariant: a command that deletes looks first whether the topic is a view, so it never
@@ -13,6 +13,7 @@ from headrace.cli.connection import REQUEST_TIMEOUT_S, open_admin, settle
 from headrace.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, YesOption, command_group, examples
 from headrace.cli.screen import plural, print_facts, print_json, print_table, remark
 from headrace.cli.topics import describe_topics, end_offsets, partitions_of, start_offsets
+from headrace.model.delays import VIEW_PENDING, shows_pending
 from headrace.model.failure import Failure
 from headrace.model.tag_filter import MATCHES, VIEW_MATCH, VIEW_OF, VIEW_TAGS, TagFilter
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from headrace.cli.admin_nouns import AdminClient
 
 app = command_group(
-    "Create, show and delete views of topics by tag.",
+    "Create, show and delete views of topics: by tag, or of what is pending.",
     "headrace view create orders.urgent --of orders --tag urgent",
     "headrace view list",
     "headrace view delete orders.urgent",
 )
 
 ViewArgument = Annotated[str, typer.Argument(metavar="VIEW", help="Name of the view.")]
+_SETTINGS = (VIEW_OF, VIEW_TAGS, VIEW_MATCH, VIEW_PENDING)
 _AT_ONCE = 100  # topics whose settings are asked for together
 
 
@@ -37,7 +39,7 @@ def parse_filter(tags: list[str], match: str) -> TagFilter:
         raise typer.BadParameter(str(error)) from None
 
 
-TagOption = Annotated[list[str], typer.Option("--tag", "-t", metavar="TAG", help="Tag to go by; repeatable.")]
+TagOption = Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Tag to go by; repeatable.")]
 MatchOption = Annotated[str, typer.Option("--match", help=f"Keep records with {', '.join(MATCHES)} of the tags.")]
 
 
@@ -45,28 +47,34 @@ MatchOption = Annotated[str, typer.Option("--match", help=f"Keep records with {'
     epilog=examples(
         "headrace view create orders.urgent --of orders --tag urgent",
         "headrace view create orders.rest --of orders --tag urgent --tag test --match none",
+        "headrace view create reminders.pending --of reminders --pending",
     )
 )
 def create(
     view: ViewArgument,
     *,
     base: Annotated[str, typer.Option("--of", metavar="TOPIC", help="The topic whose records it shows.")],
-    tag: TagOption,
+    tag: TagOption = None,
     match: MatchOption = "any",
+    pending: Annotated[bool, typer.Option("--pending", help="Show the delayed messages that are pending.")] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a read-only view of a topic that has headrace.tags.enable."""
-    filter_ = parse_filter(tag, match)
+    """Create a read-only view of a topic that has headrace.tags.enable or, with --pending, headrace.delay.enable."""
+    if pending and (tag or match != "any"):
+        raise typer.BadParameter("--pending shows all that is pending: it goes without --tag and --match")
+    if not pending and not tag:
+        raise typer.BadParameter("name what the view shows: --tag TAG, or --pending")
+    settings = {VIEW_OF: base, VIEW_PENDING: "true"} if pending else parse_filter(tag or [], match).settings(base)
     admin = open_admin(broker)
     from headrace.cli.admin_nouns import NewTopic
 
-    new = NewTopic(view, -1, -1, config=filter_.settings(base))
+    new = NewTopic(view, -1, -1, config=settings)
     settle(admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[view], f"cannot create view {view}")
     if as_json:
-        print_json(_facts(view, filter_.settings(base)))
+        print_json(_facts(view, settings))
     else:
-        typer.echo(f"created view {view} of {base}: {_said(filter_.settings(base))}")
+        typer.echo(f"created view {view} of {base}: {_said(settings)}")
 
 
 @app.command("list", epilog=examples("headrace view list", "headrace view list --of orders --json"))
@@ -133,7 +141,7 @@ def views(admin: "AdminClient", names: list[str] | None = None) -> dict[str, dic
             entries: dict[str, Any] = settle(answer, f"cannot read the settings of {resource.name}")
             base = entries.get(VIEW_OF)
             if base is not None and base.value:
-                found[resource.name] = {name: entries[name].value for name in (VIEW_OF, VIEW_TAGS, VIEW_MATCH)}
+                found[resource.name] = {name: entry.value for name, entry in entries.items() if name in _SETTINGS}
     return found
 
 
@@ -147,10 +155,14 @@ def known_view(admin: "AdminClient", name: str) -> dict[str, str]:
 
 
 def _facts(name: str, settings: dict[str, str]) -> dict[str, Any]:
+    if shows_pending(settings):
+        return {"view": name, "of": settings[VIEW_OF], "pending": True}
     tags = [tag for tag in settings[VIEW_TAGS].split(",") if tag]
     return {"view": name, "of": settings[VIEW_OF], "match": settings[VIEW_MATCH], "tags": tags}
 
 
 def _said(settings: dict[str, str]) -> str:
+    if shows_pending(settings):
+        return "what is pending"
     tags = settings[VIEW_TAGS].split(",")
     return f"records with {settings[VIEW_MATCH]} of {plural(len(tags), 'tag')} {', '.join(tags)}"

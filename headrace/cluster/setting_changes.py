@@ -125,7 +125,7 @@ def _alter_group(
     before = {} if replace_all else image.group_settings.get(name, {})
     defaults = {setting.name: setting.default for setting in group_config.SETTINGS}
     settings = _altered(before, changes, group_config.BY_NAME, group_config.problem, defaults)
-    wrong = group_config.contradiction(settings, file.settings)
+    wrong = group_config.contradiction(settings, file.in_force(image))
     if wrong is not None:
         raise KafkaError(ErrorCode.invalid_config, wrong)
     groups = {group: values for group, values in {**image.group_settings, name: settings}.items() if values}

@@ -8,7 +8,7 @@ topic_changes.py and, through it, by setting_changes.py.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -16,8 +16,9 @@ from headrace.cluster import znodes
 from headrace.cluster.change import Change
 from headrace.cluster.store import Create
 from headrace.model import topic_config
+from headrace.model.delays import ENABLE_SETTING, VIEW_PENDING, shows_pending
 from headrace.model.image import ClusterImage, TopicImage
-from headrace.model.tag_filter import TAGS_ENABLE, VIEW_OF, VIEW_PREFIX, VIEW_USED, tag_filter
+from headrace.model.tag_filter import TAGS_ENABLE, VIEW_MATCH, VIEW_OF, VIEW_PREFIX, VIEW_TAGS, VIEW_USED, tag_filter
 from headrace.wire.errors import ErrorCode, KafkaError
 
 
@@ -42,18 +43,16 @@ def _says(name: str, text: str | None) -> bool:
 def create_view(
     image: ClusterImage, name: str, settings: Mapping[str, str], layout: Layout, view_id: uuid.UUID
 ) -> Change[TopicImage]:
-    base = _base_of(image, name, settings)
     settings = {setting: text for setting, text in settings.items() if _says(setting, text)}
+    if VIEW_OF in settings:
+        _check_content(name, settings)
+    base = _base_of(image, name, settings)
     _check_own(name, settings)
     if layout.assigned or layout.partitions not in (-1, 1, len(base.partitions)):
         raise KafkaError(
             ErrorCode.invalid_request,
             f"view {name!r} has the {len(base.partitions)} partitions of {base.name!r}: ask for -1, and assign none",
         )
-    try:
-        tag_filter(settings)
-    except ValueError as error:
-        raise KafkaError(ErrorCode.invalid_config, f"view {name!r}: {error}") from None
     view = TopicImage(name, view_id, (), settings, base=base.id)
     stored = znodes.StoredTopic(view_id, 0, settings, base.id)
 
@@ -75,9 +74,26 @@ def _base_of(image: ClusterImage, name: str, settings: Mapping[str, str]) -> Top
         raise KafkaError(ErrorCode.invalid_config, f"{VIEW_OF}={named}: it is an internal topic")
     if base.is_view:
         raise KafkaError(ErrorCode.invalid_config, f"{VIEW_OF}={named}: it is a view itself; name its base")
-    if not _has_tags(base.settings):
-        raise KafkaError(ErrorCode.invalid_config, f"{VIEW_OF}={named}: set {TAGS_ENABLE}=true on that topic first")
+    needed = ENABLE_SETTING if shows_pending(settings) else TAGS_ENABLE
+    if not _is_on(base.settings, needed):
+        raise KafkaError(ErrorCode.invalid_config, f"{VIEW_OF}={named}: set {needed}=true on that topic first")
     return base
+
+
+def _check_content(name: str, settings: Mapping[str, str]) -> None:
+    """What the view shows: records by tags, or what is pending."""
+    if shows_pending(settings):
+        wrong = next((setting for setting in (VIEW_TAGS, VIEW_MATCH) if setting in settings), None)
+        if wrong is not None:
+            raise KafkaError(
+                ErrorCode.invalid_config,
+                f"view {name!r}: {VIEW_PENDING}=true shows all that is pending, without {wrong}",
+            )
+        return
+    try:
+        tag_filter(settings)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.invalid_config, f"view {name!r}: {error}") from None
 
 
 def _check_own(name: str, settings: Mapping[str, str]) -> None:
@@ -104,8 +120,11 @@ def check_altered(image: ClusterImage, topic: TopicImage, settings: Mapping[str,
         )
     if topic.is_view:
         _check_own(topic.name, settings)
-    elif _has_tags(topic.settings) and not _has_tags(settings):
-        _refuse_with_views(image, topic, f"{TAGS_ENABLE} must stay while it has", ErrorCode.invalid_config)
+        return
+    for needed, pending in ((TAGS_ENABLE, False), (ENABLE_SETTING, True)):
+        if _is_on(topic.settings, needed) and not _is_on(settings, needed):
+            views = [view for view in image.views_of(topic) if view.shows_pending is pending]
+            _refuse_with(views, topic, f"{needed} must stay while it has", ErrorCode.invalid_config)
 
 
 def _value(settings: Mapping[str, str], name: str) -> object:
@@ -114,15 +133,15 @@ def _value(settings: Mapping[str, str], name: str) -> object:
 
 def check_unviewed(image: ClusterImage, topic: TopicImage) -> None:
     """Whether the topic may be deleted."""
-    _refuse_with_views(image, topic, "delete first", ErrorCode.invalid_request)
+    _refuse_with(image.views_of(topic), topic, "delete first", ErrorCode.invalid_request)
 
 
-def _refuse_with_views(image: ClusterImage, topic: TopicImage, why: str, code: ErrorCode) -> None:
-    names = sorted(view.name for view in image.views_of(topic))
+def _refuse_with(views: Iterable[TopicImage], topic: TopicImage, why: str, code: ErrorCode) -> None:
+    names = sorted(view.name for view in views)
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         raise KafkaError(code, f"topic {topic.name!r} has views; {why} {', '.join(names[:5])}{more}")
 
 
-def _has_tags(settings: Mapping[str, str]) -> bool:
-    return settings.get(TAGS_ENABLE, "").strip().lower() == "true"
+def _is_on(settings: Mapping[str, str], name: str) -> bool:
+    return settings.get(name, "").strip().lower() == "true"

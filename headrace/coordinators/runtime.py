@@ -25,6 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from headrace.coordinators.journal_errors import FENCED, JOURNAL_ERRORS
 from headrace.coordinators.shard import Alarm, Outcome, Record, Shard, Wait
 from headrace.model.image import GROUP_OFFSETS_TOPIC
 from headrace.model.journal_entry import NO_PRODUCER_ID, JournalEntry
@@ -37,20 +38,6 @@ logger = logging.getLogger(__name__)
 RELOAD_DELAY_S = 1.0
 AGAIN_DELAY_S = 0.1  # after a second rejection in a row: a due timer may be rejected after each load
 RECORDS_AT_ONCE = 100
-
-# The error for a client when the journal rejects a write: these codes make it look up its coordinator again.
-_JOURNAL_ERRORS = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
-# Errors of the producer and not of the journal: the producer was fenced.
-_FENCED = {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
 
 
 class Journal(Protocol):
@@ -256,6 +243,20 @@ class CoordinatorRuntime(Generic[S]):
             await asyncio.sleep(0)
         return replies
 
+    def loaded(self) -> list[tuple[int, int]]:
+        """The partitions that are loaded here, with their leader epochs."""
+        return [(seat.partition, seat.epoch) for seat in self._seats.values() if seat.ready]
+
+    def ask(self, partition: int, command: Any) -> asyncio.Future[Any]:
+        """As `submit`, to the shard of one partition."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        seat = self._seats.get(partition)
+        if seat is None:
+            _fail(future, KafkaError(ErrorCode.not_coordinator, f"{self._topic}-{partition} is not led here"))
+        else:
+            self._ask(seat, command, future)
+        return future
+
     def _ask(self, seat: _Seat[S], command: Any, future: asyncio.Future[Any]) -> None:
         if not seat.ready:
             _fail(future, _loading(self._topic, seat.partition))
@@ -263,7 +264,7 @@ class CoordinatorRuntime(Generic[S]):
         try:
             self._journal.check_leads(self._topic, seat.partition)
         except KafkaError as error:
-            _fail(future, KafkaError(_JOURNAL_ERRORS.get(error.code, error.code), error.message))
+            _fail(future, KafkaError(JOURNAL_ERRORS.get(error.code, error.code), error.message))
             return
         self._decide(seat, command, future)
 
@@ -367,7 +368,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _refused(self, seat: _Seat[S], answers: list[_Answer], error: KafkaError | OSError) -> None:
         """Nothing was written. A fenced producer gets its error; any other error is a failure of the journal."""
-        if isinstance(error, KafkaError) and error.code in _FENCED:
+        if isinstance(error, KafkaError) and error.code in FENCED:
             for future, _ in answers:
                 _fail(future, error)
         else:
@@ -396,7 +397,7 @@ class CoordinatorRuntime(Generic[S]):
     def _journal_failed(self, seat: _Seat[S], error: BaseException) -> None:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
         logger.warning("a write to %s-%d failed (%s); reading it back", self._topic, seat.partition, error)
-        reason = KafkaError(_JOURNAL_ERRORS.get(code, code), f"the coordinator's log refused a write: {error}")
+        reason = KafkaError(JOURNAL_ERRORS.get(code, code), f"the coordinator's log refused a write: {error}")
         self._reload(seat, reason, AGAIN_DELAY_S if seat.begun_again else 0.0)
         self._seats[seat.partition].begun_again = True
 

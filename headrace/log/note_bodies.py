@@ -18,6 +18,7 @@ from headrace.log.schedule import Due
 from headrace.log.segment import Segment
 from headrace.wire.batches import Buffer
 from headrace.wire.notes import read_table, table_bytes
+from headrace.wire.records import filter_records
 
 _PREFIX_BYTES = 256
 ROW_BYTES = 12
@@ -32,6 +33,8 @@ class NoteTable(Struct):
     ids: array[int]
     """Rising, as offsets."""
     ends: array[int]
+    base_timestamp: int
+    """What the times of the records count from."""
 
     @property
     def size(self) -> int:
@@ -58,7 +61,7 @@ def table_at(segments: Sequence[Segment], offset: int, *, wait: bool) -> NoteTab
         note = read_table(segment.peek(at, size, wait=wait))
         first = note.first_id(offset)
         ids = array("q", [first + key for key in note.ids]) if first else note.ids
-        return NoteTable(segment, at + size, ids, note.ends)
+        return NoteTable(segment, at + size, ids, note.ends, note.base_timestamp)
     return None
 
 
@@ -67,8 +70,9 @@ def missing(tables: Mapping[int, NoteTable], dues: Iterable[Due]) -> list[int]:
     return [offset for offset in dict.fromkeys(due.note for due in dues) if offset not in tables]
 
 
-def bodies(tables: Mapping[int, NoteTable], dues: Sequence[Due], *, wait: bool) -> list[Buffer]:
-    """The bytes of these records, as in a batch; those that lie one after the other are read together."""
+def bodies(tables: Mapping[int, NoteTable], dues: Sequence[Due], *, wait: bool, from_0: bool) -> list[Buffer]:
+    """The bytes of these records, as in a batch; those that lie one after the other are read together. `from_0`: their
+    times are to count from 0, and not from what they counted from in their notes."""
     found: list[Buffer] = []
     at = 0
     while at < len(dues):
@@ -87,7 +91,8 @@ def bodies(tables: Mapping[int, NoteTable], dues: Sequence[Due], *, wait: bool) 
         run = memoryview(table.segment.peek(table.records_at + start, table.ends[last] - start, wait=wait))
         begin = start
         for place in range(first, last + 1):
-            found.append(run[begin - start : table.ends[place] - start])
+            part = run[begin - start : table.ends[place] - start]
+            found.append(filter_records(part, [True], table.base_timestamp) if from_0 else part)
             begin = table.ends[place]
         at = following
     return found

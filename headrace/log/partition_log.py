@@ -30,9 +30,9 @@ from headrace.log.failing import refusal, write_failed
 from headrace.log.indexes import SegmentIndex
 from headrace.log.note_bodies import bodies, missing, table_at
 from headrace.log.opening import Opened
+from headrace.log.pending import Waiting
 from headrace.log.producer_state import ProducerFacts
 from headrace.log.reading import EMPTY, ReadBounds, Slice, segment_at, slice_of
-from headrace.log.release import PendingRecord, body
 from headrace.log.rolling import Rolling
 from headrace.log.schedule import Due, Schedule
 from headrace.log.sealed import Gap
@@ -296,25 +296,18 @@ class PartitionLog(TailView):
             return read_note(segment.peek(at, header.size, wait=wait))
         return None
 
-    def bodies(self, dues: Sequence[Due]) -> list[Buffer]:
-        """The bytes of these records that wait, as in a batch; blocks."""
+    def bodies(self, dues: Sequence[Due], *, from_0: bool = False) -> list[Buffer]:
+        """The bytes of these records that wait, as in a batch; `from_0`: with times that count from 0. Blocks."""
         segments = self.tail.segments
         found = {offset: table_at(segments, offset, wait=True) for offset in missing({}, dues)}
-        return bodies({offset: table for offset, table in found.items() if table is not None}, dues, wait=True)
+        tables = {offset: table for offset, table in found.items() if table is not None}
+        return bodies(tables, dues, wait=True, from_0=from_0)
 
-    def pending_page(self, from_id: int, limit: int, *, wait: bool) -> list[PendingRecord]:
+    def pending_rows(self, from_id: int, limit: int) -> list[Waiting]:
         """The first records from this id on that wait for their time and are no part of an open transaction, in the
-        order of ids, with their bytes as in a batch. Raises NotCached only without `wait`."""
-        found: list[PendingRecord] = []
-        notes: dict[int, Note | None] = {}
-        for key, due_ms, offset in self.schedule.pending.page(from_id, limit):
-            if offset not in notes:
-                notes[offset] = self.note_at(offset, wait=wait)
-            note = notes[offset]
-            record = None if note is None else body(note, offset, key)
-            if note is not None and record is not None:
-                found.append(PendingRecord(key, due_ms, note.base_timestamp, record))
-        return found
+        order of ids. Called on the event loop, where they change; what they are is in their notes."""
+        with self.tail.lock:
+            return self.schedule.pending.page(from_id, limit)
 
     def find_time(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record as late as this; blocks."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Column: TypeAlias = "array[int]"
 Row = tuple[int, int, int, int]
@@ -19,6 +19,15 @@ Row = tuple[int, int, int, int]
 GONE = -1
 NOWHERE = 2**63 - 1
 _BLOCK_ROWS = 16_384
+
+
+class Waiting(NamedTuple):
+    """A record that waits."""
+
+    id: int
+    due_ms: int
+    note: int
+    """The offset of the note that has it."""
 
 
 class Block:
@@ -184,15 +193,17 @@ class Pending:
             looked += len(block.ids)
         return found, None
 
-    def page(self, from_id: int, limit: int) -> list[tuple[int, int, int]]:
-        """(id, due, note) of the first records from this id on."""
-        found: list[tuple[int, int, int]] = []
-        for block in self._blocks[max(0, bisect_right(self._firsts, from_id) - 1) :]:
-            for key, due_ms, note, _ in block.rows():
+    def page(self, from_id: int, limit: int) -> list[Waiting]:
+        """The first records from this id on."""
+        found: list[Waiting] = []
+        for at in range(max(0, bisect_right(self._firsts, from_id) - 1), len(self._blocks)):
+            block = self._blocks[at]
+            place = bisect_left(block.ids, from_id)
+            for key, due_ms, note in zip(block.ids[place:], block.dues[place:], block.notes[place:], strict=True):
                 if len(found) == limit:
                     return found
-                if key >= from_id:
-                    found.append((key, due_ms, note))
+                if due_ms != GONE:
+                    found.append(Waiting(key, due_ms, note))
         return found
 
     def ids(self) -> Column:

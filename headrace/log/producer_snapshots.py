@@ -2,8 +2,9 @@
 
 Files `NNN.snapshot`: the state after all batches before offset NNN. They are written where a segment begins and with a
 checkpoint, without a sync, and a missing or damaged one is no error: the state is then made from an older one and the
-batches behind it. After a crash only those up to the recovery point are believed. Kept are those at which a segment
-begins and those of the last two recovery points, because the newest checkpoint may be lost.
+batches behind it. Only the one where a log begins after its first segments went is synced before (`secure`). After a
+crash only those up to the recovery point are believed. Kept are those at which a segment begins and those of the last
+two recovery points, because the newest checkpoint may be lost.
 """
 
 from __future__ import annotations
@@ -76,6 +77,21 @@ class ProducerSnapshots(DerivedState):
             self._remove(surplus, folder)
 
         return Store(write, durable=False)
+
+    def secure(self, offset: int, folder: PartitionFolder) -> None:
+        """Put the snapshot at this offset on stable storage: the batches before it go, and it alone has what they said.
+        Blocks."""
+        if offset not in self._stored:
+            return
+        try:
+            file = folder.disk.open(segment_path(folder.directory, offset, SUFFIX))
+        except FileNotFoundError:
+            return
+        try:
+            file.sync()
+        finally:
+            file.close()
+        folder.disk.sync_dir(folder.directory)
 
     def _write(self, offset: int, encoded: bytes, folder: PartitionFolder) -> None:
         try:

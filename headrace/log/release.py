@@ -8,9 +8,7 @@ those with a cron expression when they are due next: what was missed meanwhile d
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from headrace.log.delay_orders import CRON, NAMES, ZONE
 from headrace.log.schedule import Due
@@ -28,25 +26,6 @@ ID, FOR = delays.SCHEDULED_ID_HEADER, delays.SCHEDULED_FOR_HEADER
 _GONE = frozenset((*(name.decode() for name in NAMES), ID, FOR))
 _LARGEST_DELTA = 0x7FFFFFFF
 _CRON, _ZONE = CRON.decode(), ZONE.decode()
-
-
-class PendingRecord(NamedTuple):
-    """A record that waits, as a reader of what is pending sees it."""
-
-    id: int
-    due_ms: int
-    base_timestamp: int
-    """What its own timestamp delta counts from."""
-    body: Buffer
-
-
-def body(note: Note, offset: int, key: int) -> Buffer | None:
-    """The bytes of the record with this id, of the note at this offset; None if the note does not have it."""
-    wanted = key - note.first_id(offset)
-    place = bisect_left(note.ids, wanted)
-    if place == len(note.ids) or note.ids[place] != wanted:
-        return None
-    return note.record(place)
 
 
 def release(

@@ -1,6 +1,6 @@
 """Parking records again: the notes with which a leader writes what waits once more, before retention drops the first.
 
-Pure. The ids, due times and digests stay; a note has records of one transaction only, or of none.
+Pure. The ids, times and digests stay; a note has records of one transaction only, or of none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_BYTES = 512 << 10
 
 
 def reparked(producer_id: int, waiting: Iterable[tuple[Row, Buffer]]) -> memoryview:
-    """Notes with these records: what is known of each, and its bytes."""
+    """Notes with these records: what is known of each, and its bytes, with a time that counts from 0."""
     out = bytearray()
     parts: list[Buffer] = []
     note, end = _begun(producer_id), 0

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.log.derived import Trim
 from headrace.log.doomed import DoomedFiles
 from headrace.log.durability import Durability
-from headrace.log.failing import refusal
+from headrace.log.failing import refusal, write_failed
 from headrace.log.partition_folder import PartitionFolder
 from headrace.log.retention import Limits, SegmentFacts, segments_to_drop
 from headrace.log.rolling import Rolling
@@ -69,7 +69,7 @@ class Trimming:
                 tail.now_ms = max(now_ms, tail.now_ms)
                 if tail.offline is not None:
                     return 0
-                count = self._droppable(now_ms)
+                count = self._committed(self._droppable(now_ms))
                 if count == len(tail.segments):
                     self._rolling.begin_segment(now_ms)
                 count = self._without_what_waits(count)
@@ -107,6 +107,14 @@ class Trimming:
             now_ms,
         )
 
+    def _committed(self, count: int) -> int:
+        """How many of these segments may go: none with what is not committed, as far as this log has been told."""
+        tail = self._tail
+        if tail.committed_offset is None:
+            return count
+        ends = [*(segment.base_offset for segment in tail.segments[1:]), tail.end_offset]
+        return sum(end <= tail.committed_offset for end in ends[:count])
+
     def _without_what_waits(self, count: int) -> int:
         """How many of these segments may go: no replica drops one with a record that waits for its time. A leader that
         is told of it writes such records again (replicas/reparking.py)."""
@@ -133,6 +141,11 @@ class Trimming:
         changes: dict[str, Any] = {"start_offset": start}
         if self._folder.checkpoint.recovery_point < first:
             changes |= {"recovery_point": first, "segment": first, "position": 0, "has_producers": True}
+        if count:
+            try:
+                self._states.snapshots.secure(first, self._folder)
+            except (OSError, MemoryError) as error:
+                raise write_failed(tail, error) from error
         self._durability.settle(**changes)
         with tail.lock:
             dropped, tail.segments = tail.segments[:count], tail.segments[count:]

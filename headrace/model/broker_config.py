@@ -59,6 +59,38 @@ _OWN: tuple[Setting, ...] = (
     _own("group.max.size", _T.INT, INT_MAX, "members that a group may have", low=1),
     _own("group.min.session.timeout.ms", _T.INT, 6_000, "the shortest session timeout of a group member",
          low=1),
+    Setting("group.share.delivery.count.limit", _T.INT, 5,
+            "how often a record is delivered to a share group before it counts as failed", low=2, high=10),
+    Setting("group.share.heartbeat.interval.ms", _T.INT, 5_000, "the heartbeat interval of members of share groups",
+            low=1),
+    Setting("group.share.max.delivery.count.limit", _T.INT, 10, "the highest share.delivery.count.limit of a group",
+            low=5, high=25),
+    Setting("group.share.max.heartbeat.interval.ms", _T.INT, 15_000,
+            "the longest share.heartbeat.interval.ms of a group",
+            low=1),
+    Setting("group.share.max.partition.max.record.locks", _T.INT, 4_000,
+            "the highest share.partition.max.record.locks of a group", low=2_000, high=20_000),
+    Setting("group.share.max.record.lock.duration.ms", _T.INT, 60_000,
+            "the longest share.record.lock.duration.ms of a group", low=30_000, high=3_600_000),
+    Setting("group.share.max.session.timeout.ms", _T.INT, 60_000, "the longest share.session.timeout.ms of a group",
+            low=1),
+    _own("group.share.max.size", _T.INT, 200, "members that a share group may have", low=1, high=1_000),
+    Setting("group.share.min.delivery.count.limit", _T.INT, 2, "the lowest share.delivery.count.limit of a group",
+            low=2, high=5),
+    Setting("group.share.min.heartbeat.interval.ms", _T.INT, 5_000,
+            "the shortest share.heartbeat.interval.ms of a group",
+            low=1),
+    Setting("group.share.min.partition.max.record.locks", _T.INT, 100,
+            "the lowest share.partition.max.record.locks of a group", low=100, high=2_000),
+    Setting("group.share.min.record.lock.duration.ms", _T.INT, 15_000,
+            "the shortest share.record.lock.duration.ms of a group", low=1_000, high=30_000),
+    Setting("group.share.min.session.timeout.ms", _T.INT, 45_000, "the shortest share.session.timeout.ms of a group",
+            low=1),
+    Setting("group.share.partition.max.record.locks", _T.INT, 2_000,
+            "how many records of a partition may be with the members of a share group at a time", low=100, high=10_000),
+    Setting("group.share.record.lock.duration.ms", _T.INT, 30_000,
+            "how long a member of a share group may work on a record before others get it", low=1_000, high=3_600_000),
+    Setting("group.share.session.timeout.ms", _T.INT, 45_000, "the session timeout of members of share groups", low=1),
     _own("headrace.busy.poll.us", _T.INT, 250,
          "how long a broker polls for the next request of a client that sends small ones one at a time, before it "
          "sleeps, in microseconds; it stops polling while no requests arrive or other processes need the CPU; 0: no "
@@ -95,7 +127,8 @@ _OWN: tuple[Setting, ...] = (
          "memory for the transactional ids of one partition of __transaction_state; beyond that, those that were used "
          "least recently and have no open transaction are removed as if they had expired", low=1 << 16),
     _own("headrace.view.idle.ms", _T.LONG, 86_400_000,
-         "how long a view that readers made by naming tags is kept without a reader and without offsets of a group",
+         "how long a view that readers made by naming tags, or by listing what is pending, is kept without a reader "
+         "and without offsets of a group",
          low=1000),
     _own("leader.imbalance.check.interval.seconds", _T.LONG, 30,
          "how often preferred leaders are checked; a broker must be ready in two checks in a row. Kafka's default of "
@@ -139,6 +172,13 @@ _OWN: tuple[Setting, ...] = (
     _own("replica.fetch.wait.max.ms", _T.INT, 500, "how long a replica's fetch waits for new records", low=1),
     _own("replica.lag.time.max.ms", _T.LONG, 30_000,
          "how long a replica may be behind its leader and still count as in sync", low=1),
+    _own("share.coordinator.snapshot.update.records.per.snapshot", _T.INT, 500,
+         "how many changes of a share partition are stored before all of its state is stored again", low=1),
+    _own("share.coordinator.state.topic.num.partitions", _T.INT, 16,
+         "partitions of __share_group_state, fixed when it is created; see offsets.topic.num.partitions", low=1),
+    _own("share.coordinator.state.topic.prune.interval.ms", _T.INT, 300_000,
+         "how often that topic is rid of changes that were stored again since", low=1),
+    _own("share.coordinator.state.topic.segment.bytes", _T.INT, 104_857_600, "the segment size of that topic", low=1),
     _own("socket.request.max.bytes", _T.INT, 104_857_600, "the largest request", low=1),
     _own("transaction.max.timeout.ms", _T.INT, 900_000, "the longest timeout that a transaction may have", low=1),
     _own("transaction.remove.expired.transaction.cleanup.interval.ms", _T.INT, 3_600_000,
@@ -216,8 +256,7 @@ ELSEWHERE: Mapping[str, str] = {
     "super.users": ABSENT.format("access control"),
     "quota.": ABSENT.format("quotas"),
     "client.quota.": ABSENT.format("quotas"),
-    "group.share.": ABSENT.format("share groups"),
-    "share.": ABSENT.format("share groups"),
+    "share.": "is a setting of groups; brokers have group.share. settings for what groups do not say",
     "remote.log.": ABSENT.format("tiered storage"),
 }
 
@@ -243,6 +282,7 @@ class BrokerConfig(Struct, frozen=True):
     group_max_bytes: int = 1 << 20
     group_max_size: int = INT_MAX
     group_min_session_timeout_ms: int = 6_000
+    group_share_max_size: int = 200
     group_state_max_bytes: int = 16 << 20
     flush_interval_ms: int = 1_000
     leader_imbalance_check_interval_seconds: int = 30
@@ -270,6 +310,10 @@ class BrokerConfig(Struct, frozen=True):
     replica_fetch_max_bytes: int = 4 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_lag_time_max_ms: int = 30_000
+    share_updates_per_snapshot: int = 500
+    share_topic_partitions: int = 16
+    share_topic_prune_interval_ms: int = 300_000
+    share_topic_segment_bytes: int = 104_857_600
     socket_request_max_bytes: int = 104_857_600
     transaction_state_max_bytes: int = 16 << 20
     transaction_max_timeout_ms: int = 900_000
@@ -281,6 +325,9 @@ class BrokerConfig(Struct, frozen=True):
     zookeeper_session_timeout_ms: int = 3_000
     settings: Mapping[str, str] = field(default_factory=dict)  # the content of the file, by Kafka's names
 
+
+_SHARE_LIMITS = ("delivery.count.limit", "heartbeat.interval.ms", "partition.max.record.locks",
+                 "record.lock.duration.ms", "session.timeout.ms")  # fmt: skip
 
 _FIELDS: Mapping[str, str] = {
     "auto.create.topics.enable": "auto_create_topics",
@@ -299,6 +346,10 @@ _FIELDS: Mapping[str, str] = {
     "headrace.transaction.state.max.bytes": "transaction_state_max_bytes",
     "max.incremental.fetch.session.cache.slots": "fetch_session_slots",
     "offsets.topic.num.partitions": "offsets_topic_partitions",
+    "share.coordinator.snapshot.update.records.per.snapshot": "share_updates_per_snapshot",
+    "share.coordinator.state.topic.num.partitions": "share_topic_partitions",
+    "share.coordinator.state.topic.prune.interval.ms": "share_topic_prune_interval_ms",
+    "share.coordinator.state.topic.segment.bytes": "share_topic_segment_bytes",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "transaction_expiry_interval_ms",
     "transaction.state.log.num.partitions": "transaction_topic_partitions",
     "transaction.state.log.segment.bytes": "transaction_topic_segment_bytes",
@@ -315,8 +366,22 @@ def broker_config(settings: Mapping[str, str]) -> BrokerConfig:
         wrong = problem(name, text)
         if wrong is not None:
             raise ValueError(wrong)
+    wrong = _share_contradiction(settings)
+    if wrong is not None:
+        raise ValueError(wrong)
     typed = {_FIELDS[name]: BY_NAME[name].parse(text) for name, text in settings.items() if name in _FIELDS}
     return BrokerConfig(**typed, settings=dict(settings))
+
+
+def _share_contradiction(settings: Mapping[str, str]) -> str | None:
+    """What share groups get by default must be what a share group may set."""
+    for rest in _SHARE_LIMITS:
+        names = [f"group.share.{part}{rest}" for part in ("min.", "", "max.")]
+        values = [BY_NAME[name].parse(settings[name]) if name in settings else BY_NAME[name].default for name in names]
+        if values != sorted(values):
+            words = ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+            return f"{words}: each must be at least as great as the one before"
+    return None
 
 
 def problem(name: str, text: str) -> str | None:

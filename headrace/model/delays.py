@@ -7,6 +7,7 @@ the header and says what is wrong; no time is ever rounded down, because that wo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 DELAY_MS_HEADER = "headrace.delay-ms"
@@ -20,14 +21,19 @@ SCHEDULED_ID_HEADER = "headrace.scheduled.id"
 SCHEDULED_FOR_HEADER = "headrace.scheduled.for"
 
 ENABLE_SETTING = "headrace.delay.enable"
-VIEW_OF_SETTING = "headrace.view.of"
-VIEW_PENDING_SETTING = "headrace.view.pending"
+VIEW_PENDING = "headrace.view.pending"
+PENDING_SUFFIX = ".pending"  # of the view that clients share
 
 MAX_DELAY_DAYS = 3660  # ten years
 MAX_DELAY_MS = MAX_DELAY_DAYS * 86_400_000
 MAX_DIGITS = 19  # of a number of 63 bits
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def shows_pending(settings: Mapping[str, str]) -> bool:
+    """Whether these are the settings of a view of what is pending."""
+    return settings.get(VIEW_PENDING, "").strip().lower() == "true"
 
 
 def delay_ms(text: str) -> int:

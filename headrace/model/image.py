@@ -14,13 +14,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from headrace.model.broker_token import NO_TOKEN, BrokerToken
+from headrace.model.delays import shows_pending
+from headrace.model.share_state import STATE_TOPIC
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, STATE_TOPIC})
 
 
 class BrokerImage(Struct, frozen=True):
@@ -69,6 +71,11 @@ class TopicImage(Struct, frozen=True):
     def is_view(self) -> bool:
         """A view has no partitions of its own; `ClusterImage.partitions_of` looks through it."""
         return self.base is not None
+
+    @property
+    def shows_pending(self) -> bool:
+        """A view of the delayed records of its base that are pending, by id; any other view goes by tags."""
+        return self.base is not None and shows_pending(self.settings)
 
 
 class ClusterImage(Struct, frozen=True):

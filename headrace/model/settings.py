@@ -43,7 +43,8 @@ class Setting(Struct, frozen=True):
     high: float | None = None
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False  # for a list
-    pattern: str = ""  # of each entry of a list
+    pattern: str = ""  # of the text, or of each entry of a list
+    form: str = ""  # the pattern in words
     broker_name: str | None = None  # the broker-wide setting that a topic falls back to
     broker_synonyms: tuple[tuple[str, int], ...] = ()  # names in coarser units, and the factor
     read_only: bool = False  # only at start, for broker settings
@@ -74,9 +75,10 @@ class Setting(Struct, frozen=True):
             if not (parts or self.may_be_empty) or not set(parts) <= set(self.choices):
                 raise ValueError(f"{self.name}={text!r}: choose from {', '.join(self.choices)}")
         elif self.pattern:
-            wrong = [part for part in value if not re.fullmatch(self.pattern, part)]
+            parts = value if isinstance(value, tuple) else (value,)
+            wrong = [part for part in parts if not re.fullmatch(self.pattern, part)]
             if wrong:
-                raise ValueError(f"{self.name}={text!r}: {wrong[0]!r} is not of the form {self.pattern}")
+                raise ValueError(f"{self.name}={text!r}: {wrong[0]!r} is not of the form {self.form or self.pattern}")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             high = self.high if self.high is not None else _HIGHEST.get(self.type)
             if not (self.low is None or value >= self.low) or not (high is None or value <= high):

@@ -62,7 +62,9 @@ SETTINGS: tuple[Setting, ...] = (
        "which records a view keeps: those with any, all or none of headrace.view.tags; fixed when it is created",
        choices=MATCHES),
     _S("headrace.view.of", _T.STRING, "",
-       "makes the topic a read-only view of this one, which has headrace.tags.enable; fixed when it is created"),
+       "makes the topic a read-only view of this one, by tags or of what is pending; fixed when it is created"),
+    _S("headrace.view.pending", _T.BOOLEAN, False,
+       "the view shows the delayed records of its base that are pending; fixed when it is created"),
     _S("headrace.view.tags", _T.LIST, (), "the tags that a view goes by; fixed when it is created"),
     _S("headrace.view.used", _T.LONG, 0,
        "set by brokers: when a view that readers share was needed last; see headrace.view.idle.ms", low=0),
@@ -116,7 +118,6 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}  # as in a batch's attributes
 
 ELSEWHERE: Mapping[str, str] = {
-    "headrace.view.pending": ABSENT.format("views of pending records"),
     "headrace.ttl.": ABSENT.format("expiry with a dead letter topic"),
     "headrace.partitions.active": ABSENT.format("topics that lose partitions"),
     "remote.": ABSENT.format("tiered storage"),

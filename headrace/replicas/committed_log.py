@@ -40,6 +40,7 @@ class CommittedLog:
         self.readers = Readers(clock)
         self.high_watermark = max(log.start_offset, min(known, log.end_offset))
         """Set here alone."""
+        log.settle(self.high_watermark)
         self.readers.appended(log.end_offset - self.high_watermark)  # at least a byte a record, of earlier starts
         self._sync = sync
         self._on_synced = on_synced

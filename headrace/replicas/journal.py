@@ -61,6 +61,15 @@ class TopicJournal:
         hosted.check_enough_replicas()
         return _committed(hosted, hosted.append_end(end))
 
+    def end_offset(self, topic: str, partition: int) -> int:
+        return self._host.find(topic, partition).log.end_offset
+
+    def prune(self, topic: str, partition: int, before: int) -> None:
+        """Forget everything before this offset, which is committed. KafkaError if this broker does not lead."""
+        hosted = self._host.find(topic, partition)
+        if before > hosted.log.start_offset:
+            hosted.delete_records(before)
+
     async def read(self, topic: str, partition: int) -> AsyncIterator[Sequence[JournalEntry]]:
         """Everything stored, in order, in chunks. Waits first until all of it is committed: an earlier leader may have
         acknowledged records that this one does not know to be committed yet."""

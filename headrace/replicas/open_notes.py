@@ -24,14 +24,15 @@ class OpenNotes:
         self._tables: OrderedDict[Place, NoteTable] = OrderedDict()
         self._bytes = 0
 
-    async def bodies(self, log: PartitionLog, dues: Sequence[Due]) -> list[Buffer]:
-        """The bytes of these records. Waits for the disk where they are not in memory."""
+    async def bodies(self, log: PartitionLog, dues: Sequence[Due], *, from_0: bool = False) -> list[Buffer]:
+        """The bytes of these records; `from_0`: with times that count from 0. Waits for the disk where they are not in
+        memory."""
         cuts, segments = log.cuts, log.segments
         tables = self._known(log, cuts, dues)
         try:
-            found, more = _read(log, segments, tables, dues, False)
+            found, more = _read(log, segments, tables, dues, False, from_0)
         except NotCached:
-            found, more = await self._off_loop(_read, log, segments, tables, dues, True)
+            found, more = await self._off_loop(_read, log, segments, tables, dues, True, from_0)
         for offset, table in more.items():
             self._keep((log, cuts, offset), table)
         return found
@@ -55,7 +56,12 @@ class OpenNotes:
 
 
 def _read(
-    log: PartitionLog, segments: Sequence[Segment], known: dict[int, NoteTable], dues: Sequence[Due], wait: bool
+    log: PartitionLog,
+    segments: Sequence[Segment],
+    known: dict[int, NoteTable],
+    dues: Sequence[Due],
+    wait: bool,
+    from_0: bool,
 ) -> tuple[list[Buffer], dict[int, NoteTable]]:
     """The records, and the tables that had to be read."""
     more: dict[int, NoteTable] = {}
@@ -64,4 +70,4 @@ def _read(
         if table is None:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{log.topic_partition} has no note at offset {offset}")
         more[offset] = table
-    return bodies(known | more, dues, wait=wait), more
+    return bodies(known | more, dues, wait=wait, from_0=from_0), more

@@ -80,7 +80,8 @@ async def repark(partition: Writable, before: int, notes: OpenNotes) -> None:
                 some = ids[at : at + _AT_ONCE]
                 waiting = log.schedule.waiting(producer_id)
                 rows = [row for key in some if (row := waiting.row(key)) is not None]
-                found = await notes.bodies(log, [Due(due_ms, key, note) for key, due_ms, note, _ in rows])
+                dues = [Due(due_ms, key, note) for key, due_ms, note, _ in rows]
+                found = await notes.bodies(log, dues, from_0=True)
                 if office is None or partition.office is not office:
                     return
                 waiting = log.schedule.waiting(producer_id)
@@ -104,6 +105,6 @@ def cancel_before(partition: Writable, offset: int) -> int:
         if waiting.lowest_note() < offset:
             left, _ = waiting.in_notes_before(offset, 0, sys.maxsize)
             rows = [row for key in left if (row := waiting.row(key)) is not None]
-            found = log.bodies([Due(due_ms, key, note) for key, due_ms, note, _ in rows])
+            found = log.bodies([Due(due_ms, key, note) for key, due_ms, note, _ in rows], from_0=True)
             partition.append_notes(reparked(producer_id, zip(rows, found, strict=True)))
     return len(ids)

@@ -143,5 +143,7 @@ def cause_of(error: KafkaException) -> KafkaError:
 
 def words_of(error: KafkaError) -> str:
     """librdkafka's text of an error, in one line and without the prefix that says where it was detected."""
+    if error.code() == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+        return "its messages are not in the order of times, so they cannot be looked up by time"
     text = " ".join(error.str().split())
     return text.replace("Broker: ", "").replace("Local: ", "")

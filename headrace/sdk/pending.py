@@ -13,7 +13,8 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from headrace.model.delays import VIEW_OF_SETTING, VIEW_PENDING_SETTING
+from headrace.model.delays import PENDING_SUFFIX, VIEW_PENDING
+from headrace.model.tag_filter import VIEW_OF
 from headrace.sdk.codecs import Codec
 from headrace.sdk.delayed_topics import connection_settings, open_admin, require_delays, topic_settings
 from headrace.sdk.errors import BadMessage, SdkError, TopicMissing, Unreachable, cause_of, words_of
@@ -22,7 +23,6 @@ from headrace.sdk.scheduled import Scheduled, scheduled_of
 from headrace.sdk.snapshot import Snapshot
 from headrace.sdk.topic_facts import partition_count
 
-SUFFIX = ".pending"
 ANSWER_TIMEOUT_S = 10.0
 WAIT_S = 0.1
 NEW_TOPIC_TURNS = 50  # of WAIT_S: how long brokers may take to learn of the view that was just created
@@ -70,7 +70,7 @@ class PendingView:
 
     def _existing(self, topic: str) -> str:
         """The view's name; it is created if it does not exist."""
-        view = topic + SUFFIX
+        view = topic + PENDING_SUFFIX
         if self._admin is None:
             self._admin = open_admin(self._settings)
         try:
@@ -79,7 +79,7 @@ class PendingView:
             require_delays(self._admin, self._bootstrap, topic)
             self._create(topic, view)
             return view
-        if settings.get(VIEW_OF_SETTING) != topic or settings.get(VIEW_PENDING_SETTING) != "true":
+        if settings.get(VIEW_OF) != topic or settings.get(VIEW_PENDING) != "true":
             raise BadMessage(
                 f"topic {view} exists, but does not list what is pending in {topic}: rename or delete it, "
                 f"because pending messages of {topic} are read from a view of this name"
@@ -89,7 +89,7 @@ class PendingView:
     def _create(self, topic: str, view: str) -> None:
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-        settings = {VIEW_OF_SETTING: topic, VIEW_PENDING_SETTING: "true"}
+        settings = {VIEW_OF: topic, VIEW_PENDING: "true"}
         asked = [NewTopic(view, -1, -1, config=settings)]
         try:
             self._admin.create_topics(asked, request_timeout=ANSWER_TIMEOUT_S)[view].result(ANSWER_TIMEOUT_S + 1)

@@ -44,6 +44,9 @@ class Seeking:
             found = self._client.offsets_for_times(asked, timeout=ANSWER_TIMEOUT_S)
         except KafkaException as error:
             raise explained(cause_of(error), self._doing) from error
+        for each in found:
+            if each.error is not None:
+                raise explained(each.error, f"{self._doing}: looking up a time in {each.topic}-{each.partition}")
         offsets = {(each.topic, each.partition): each.offset for each in found}
         # Negative: no record is that late, so the answer is the end.
         self.to_offsets({place: at if at >= 0 else self._bounds(place)[1] for place, at in offsets.items()})

@@ -36,6 +36,7 @@ class Snapshot:
                 {
                     "group.id": "headrace-snapshot",  # librdkafka wants one; nothing is subscribed or committed
                     "enable.auto.commit": False,
+                    "isolation.level": "read_uncommitted",  # what waits is committed, also behind an open transaction
                     "enable.partition.eof": True,
                     "auto.offset.reset": "earliest",  # an offset that is gone: read on at what is there
                     "fetch.wait.max.ms": 10,

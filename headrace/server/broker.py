@@ -14,11 +14,10 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.api.gate import Gate
 from headrace.api.producer_ids import ProducerIds
@@ -49,6 +48,7 @@ from headrace.model.failure import Failure
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage
 from headrace.model.settings import INT_MAX
 from headrace.model.settings_in_force import BrokerFile
+from headrace.model.share_state import ShareStates
 from headrace.model.topic_config import TopicConfig, topic_config
 from headrace.replicas.host import ReplicaHost
 from headrace.replicas.journal import TopicJournal
@@ -65,16 +65,15 @@ from headrace.server.long_work import LongWork
 from headrace.server.loop_lag import LoopLag
 from headrace.server.marker_delivery import MarkerDelivery
 from headrace.server.neighbours import Neighbours
+from headrace.server.partition_ends import PartitionEnds
 from headrace.server.peers import Peers
 from headrace.server.remote_transactions import CoordinatorDesk, MarkerPost
 from headrace.server.requests_seen import RequestsSeen
+from headrace.server.shares import Shares
 from headrace.server.standing import Standing
 from headrace.server.vigil import Vigil
 from headrace.wire.api_keys import ApiKey
 from headrace.world.world import World
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +199,7 @@ class Broker:
     async def _begin(self) -> None:
         self._running = asyncio.ensure_future(self._run())
         self._view.subscribe(self._on_image)
+        self._listener.on_left = self._shares.sessions.left
         self._host.follow(ClusterImage("", -1), self._view.image)
         hosted = asyncio.ensure_future(self._host.followed())
         await asyncio.wait({self._running, hosted}, return_when=asyncio.FIRST_COMPLETED)
@@ -243,7 +243,7 @@ class Broker:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            rooms = (self._logs, self._host, self._groups, self._transactions)
+            rooms = (self._logs, self._host, self._groups, self._transactions, self._shares)
             parts = (self._controller, *rooms, self._listener, self._lag, self._scrub, self._idle_views)
             for part in (
                 parts
@@ -326,21 +326,19 @@ class Broker:
             compute=world.computing.off_loop,
         )
         journal = TopicJournal(self._host, clock, disk.off_loop)
-        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config))
-        post = MarkerPost(self.image, config.broker_id, self._peers("markers"))
-        markers = MarkerDelivery(self._host, self._groups, clock, post)
-        producer_ids = ProducerIds(self._controller.allocate_producer_ids)
-        self._transactions = TransactionCoordinator(
-            journal, clock, self, transaction_settings(config), markers, producer_ids.next
-        )
         forwarding = Forwarding(self._controller, self._view, self._peers(self._forwarding_name), clock)
-        desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
+        ensure_internal_topic = InternalTopics(forwarding, self.image, config).ensure
+        self._shares = Shares(journal, world, self, config, self._peers("share-states"), ensure_internal_topic)
+        states = self._share_states()
+        self._groups = GroupCoordinator(journal, clock, world.entropy, self, group_settings(config), states)
+        markers = self._marker_delivery()
+        producer_ids, terms = ProducerIds(self._controller.allocate_producer_ids), transaction_settings(config)
+        self._transactions = TransactionCoordinator(journal, clock, self, terms, markers, producer_ids.next)
         self._host.on_leadership(self._on_leadership)
-        self._lag = LoopLag(clock)
+        desk = CoordinatorDesk(self._transactions, self.image, config.broker_id, self._peers("transactions"))
         self._scrub = Scrub(self._host, clock, config.scrub_bytes_per_s)
-        self._seen = RequestsSeen()
-        self._views = Views(world.scans, clock)
-        rooms = Rooms(
+        self._lag, self._seen = LoopLag(clock), RequestsSeen()
+        self._rooms = rooms = Rooms(
             config=config,
             world=world,
             data=self._data,
@@ -353,21 +351,32 @@ class Broker:
             markers=markers,
             producer_ids=producer_ids,
             advertise=self._advertise,
-            ensure_internal_topic=InternalTopics(forwarding, self.image, config).ensure,
+            ensure_internal_topic=ensure_internal_topic,
+            shares=self._shares,
             topic_maker=forwarding,
             coordinator_desk=desk,
             reply_budgets=self.reply_budgets,
-            views=self._views,
+            views=Views(world.scans, clock),
+            log_ends=PartitionEnds(self._host, self.image, config.broker_id, self._peers("partition-ends")),
+            share_states=states,
         )
         self._table = forwarding.over(build_table(rooms))
-        self._idle_views = self._watch_idle_views()
+        self._idle_views = self._watch_idle_views(rooms.views)
         long_work = LongWork(world.computing, self._listener.unfinished, self.reply_budgets.consumers)
         self._dispatcher = Dispatcher(self._table, self._seen, clock, long_work)
 
-    def _watch_idle_views(self) -> IdleViews:
+    def _marker_delivery(self) -> MarkerDelivery:
+        post = MarkerPost(self.image, self._config.broker_id, self._peers("markers"))
+        return MarkerDelivery(self._host, self._groups, self._world.clock, post)
+
+    def _watch_idle_views(self, views: Views) -> IdleViews:
         alter, idle_ms = self._table[ApiKey.INCREMENTAL_ALTER_CONFIGS].handler, self._config.view_idle_ms
-        rooms = self._view, self._views, self._groups, self._controller
+        rooms = self._view, views, self._groups, self._controller
         return IdleViews(*rooms, alter, self._world.clock, idle_ms)
+
+    def _share_states(self) -> ShareStates:
+        """The way to the share coordinators."""
+        return self._shares.states
 
     def _forwarding_name(self) -> str:
         return forwarding_name(self._view.image, self._config.broker_id)
@@ -386,32 +395,22 @@ class Broker:
         self._host.follow(old, new)
         for name in old.topics.keys() - new.topics.keys():
             self._groups.on_topic_deleted(name)
+        self._shares.on_image(old, new)
 
     def _on_leadership(self, topic: str, partition: int, leads: bool, epoch: int) -> None:
         if topic == GROUP_OFFSETS_TOPIC:
             self._groups.on_leadership(partition, leads, epoch)
         elif topic == TRANSACTION_STATE_TOPIC:
             self._transactions.on_leadership(partition, leads, epoch)
+        self._shares.on_leadership(topic, partition, leads, epoch)
 
     def _open_metrics(self, host: str, port: int) -> None:
-        from headrace.server.controller_metrics import controller_metrics
-        from headrace.server.group_metrics import group_metrics  # loaded only where metrics are wanted: a tenth
-        from headrace.server.metrics import MetricsServer, broker_metrics  # of the start would go into it
-        from headrace.server.replica_metrics import replica_metrics
-        from headrace.server.transaction_metrics import transaction_metrics
-        from headrace.server.view_metrics import view_metrics
+        from headrace.server.measured import Measured  # loaded only where metrics are wanted: a tenth
+        from headrace.server.metrics import MetricsServer  # of the start would go into it
 
         names = {key: api.name for key, api in self._table.items()}
-
-        def gather() -> Iterator[Metric]:
-            yield from broker_metrics(self._host, self._listener, self._seen, names, self._lag)
-            yield from controller_metrics(self._controller, self._view.image)
-            yield from replica_metrics(self._host, self._scrub)
-            yield from group_metrics(self._groups, self._host, self._world.clock)
-            yield from transaction_metrics(self._transactions, self._host, self._world.clock)
-            yield from view_metrics(self._views, self._view.image)
-
-        server = MetricsServer(gather)
+        measured = Measured(self._rooms, self._listener, self._shares, self._scrub, self._seen, self._lag, names)
+        server = MetricsServer(measured.metrics)
         self.metrics_port = server.open(host, port)
         self._close_metrics = server.close
 

@@ -1,11 +1,12 @@
-"""Views that readers made by naming tags: kept while somebody needs them, deleted when nobody has for a day.
+"""Views that readers made by naming tags, or by listing what is pending: kept while somebody needs them, deleted when
+nobody has for a day.
 
-Only views whose name is the one that clients derive from base and filter (model/tag_filter.py); views that a person has
-named stay. Every broker says of such a view that it is needed, by changing its setting `headrace.view.used`, while a
-reader of it was here lately or a group that is kept here has committed offsets on it. The controller deletes a view
-whose setting has not changed for `headrace.view.idle.ms`. It counts in its own looks, and compares no clocks, so a
-clock that jumps or a process that was stopped deletes nothing. A view that is deleted too early costs its readers a
-moment: they find that it is gone, and the next one makes it again.
+Only views whose name is the one that clients derive from base and filter (model/tag_filter.py), or from the base alone
+(model/delays.py); views that a person has named stay. Every broker says of such a view that it is needed, by changing
+its setting `headrace.view.used`, while a reader of it was here lately or a group that is kept here has committed
+offsets on it. The controller deletes a view whose setting has not changed for `headrace.view.idle.ms`. It counts in its
+own looks, and compares no clocks, so a clock that jumps or a process that was stopped deletes nothing. A view that is
+deleted too early costs its readers a moment: they find that it is gone, and the next one makes it again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from headrace.api.view_fetch import Views
 from headrace.cluster.controller import Controller
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.groups.coordinator import GroupCoordinator
+from headrace.model.delays import PENDING_SUFFIX
 from headrace.model.image import TopicImage
 from headrace.model.tag_filter import VIEW_USED, tag_filter
 from headrace.wire.api_keys import ApiKey
@@ -83,7 +85,7 @@ class IdleViews:
         image = self._view.image
         for topic in image.topics.values():
             base = image.base_of(topic)
-            if topic.is_view and base is not None and topic.name == tag_filter(topic.settings).view_name(base.name):
+            if topic.is_view and base is not None and topic.name == _shared_name(topic, base):
                 yield topic
 
     def _was_read(self, view: TopicImage, since_s: float) -> bool:
@@ -106,3 +108,10 @@ class IdleViews:
             if looks >= _LOOKS:
                 logger.info("view %s is deleted: nobody has read it for a while, and no group has offsets", view.name)
                 await self._controller.delete_topic(view.name)
+
+
+def _shared_name(view: TopicImage, base: TopicImage) -> str:
+    """What clients would call this view."""
+    if view.shows_pending:
+        return base.name + PENDING_SUFFIX
+    return tag_filter(view.settings).view_name(base.name)

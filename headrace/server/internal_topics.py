@@ -12,6 +12,7 @@ from headrace.api.metadata import TopicMaker
 from headrace.cluster.topic_changes import NewTopic
 from headrace.model.broker_config import BrokerConfig
 from headrace.model.image import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ClusterImage, TopicImage
+from headrace.model.share_state import STATE_TOPIC
 from headrace.wire.errors import ErrorCode, KafkaError
 
 
@@ -22,6 +23,7 @@ class InternalTopics:
         self._sizes = {
             GROUP_OFFSETS_TOPIC: (config.offsets_topic_partitions, config.offsets_topic_segment_bytes),
             TRANSACTION_STATE_TOPIC: (config.transaction_topic_partitions, config.transaction_topic_segment_bytes),
+            STATE_TOPIC: (config.share_topic_partitions, config.share_topic_segment_bytes),
         }
         self._opening: dict[str, asyncio.Future[TopicImage]] = {}
 
@@ -39,5 +41,8 @@ class InternalTopics:
 
     def _new(self, name: str) -> NewTopic:
         partitions, segment_bytes = self._sizes[name]
-        settings = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        settings = {"compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        # Updates of a share partition add up, so the latest record of a key is not enough; the coordinator prunes.
+        pruned = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+        settings |= pruned if name == STATE_TOPIC else {"cleanup.policy": "compact"}
         return NewTopic(name, partitions, -1, None, settings)

@@ -70,6 +70,8 @@ class Listener:
         self.turns = Turns(vigil)
         self.connections: dict[Connection, None] = {}  # in the order of their coming
         self.accepted = 0
+        self.on_left: Callable[[Caller], None] | None = None
+        """Told of every connection that is gone."""
         self.monotonic = clock.monotonic
         self._net = net
         self._clock = clock
@@ -172,6 +174,8 @@ class Listener:
         self._of_address[host] -= 1
         if not self._of_address[host]:
             del self._of_address[host]
+        if self.on_left is not None:
+            self.on_left(connection.caller)
 
 
 def listener_of(

@@ -17,7 +17,7 @@ big-endian:
                         first offset; with a producer id, they wait for the end of that transaction first. What has
                         changed was moved, or cancelled (-1)
              2 RELEASE  the mate has the records of the changed ids; -1 means that this was the last time
-             3 REPARK   records that wait have been written again, ids as they were
+             3 REPARK   records that wait have been written again, ids as they were, with times that count from 0
              4 CANCEL   the changed ids are gone: DeleteRecords has passed them
 
 Validity: a note counts once all its mates follow it directly, and the last has that CRC. Else it says nothing: a crash

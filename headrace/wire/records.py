@@ -32,6 +32,7 @@ __all__ = [
     "Record",
     "check_records",
     "decode",
+    "decode_loose",
     "decode_section",
     "default_limit_bytes",
     "emptied_batch",
@@ -62,6 +63,7 @@ COMPILED: bool = codec_twin.__name__.endswith("._records")
 
 _LIMIT_BYTES = 64 * 1024 * 1024
 _LIMIT_RATIO = 16
+_LARGEST_DELTA = 0x7FFFFFFF
 _ANY_TIME = -(2**63)
 
 
@@ -172,6 +174,11 @@ def decode(batch: Buffer, at: int = 0, *, limit_bytes: int | None = None) -> lis
 def decode_section(section: Buffer, count: int, last_offset_delta: int, append_time: int) -> list[Record]:
     """Records that have been put together from several batches; their offsets are those that they had there."""
     return codec_twin.decode_records(section, count, 0, last_offset_delta, 0, append_time=append_time)
+
+
+def decode_loose(section: Buffer, count: int) -> list[Record]:
+    """Records that have been put together from several batches; offsets and times count from those of each."""
+    return codec_twin.decode_records(section, count, 0, _LARGEST_DELTA, 0, append_time=None)
 
 
 def iterate(buffer: Buffer, *, limit_bytes: int | None = None) -> Iterator[Record]:

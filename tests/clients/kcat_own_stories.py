@@ -168,6 +168,24 @@ def a_schedule_that_is_moved_to_now_comes_and_stays(stage: Stage) -> None:
     expect("report\nreport\nonce\n", all_of(stage, topic))
 
 
+@script.story("scheduled")
+def what_is_pending_is_read_to_its_end_at_its_ids(stage: Stage) -> None:
+    topic = stage.topic(headrace_delay_enable="true")
+    view = stage.topic(headrace_view_of=topic, headrace_view_pending="true")
+    expect("", all_of(stage, view))
+    ids = [sent(stage, topic, f"later {at}", LATER | {"colour": "red"}, "-k", f"k{at}") for at in range(3)]
+    sent(stage, topic, "plain", {})
+    lines = [f"{ids[at]}|later {at}|k{at}|{DELAY}={HOUR.decode()},colour=red" for at in range(3)]
+    for told, line in zip(all_of(stage, view, "-f", "%o|%s|%k|%h\n").splitlines(), lines, strict=True):
+        found, _, due = told.rpartition(f",{SCHEDULED_FOR}=")
+        expect(line, found)
+        expect(True, abs(int(due) - now_ms() - int(HOUR)) < 60_000)
+    sent(stage, topic, "cancel", {CANCEL: str(ids[1])})
+    expect(["later 0", "later 2"], of_group(stage, stage.unique("group"), view, 2, "%s"))
+    expect(end_of(stage, topic), end_of(stage, view))
+    expect("later 0\nlater 2\n", all_of(stage, view))
+
+
 def view_of(stage: Stage, base: str, tags: str, match: str) -> str:
     settings = {"headrace_view_of": base, "headrace_view_tags": tags, "headrace_view_match": match}
     return stage.topic(**settings)
@@ -191,7 +209,7 @@ def a_view_is_read_at_the_offsets_of_its_base(stage: Stage) -> None:
         expect_in("Invalid topic", said)
 
 
-@script.story("views")
+@script.story("view-transactions")
 def a_view_shows_what_is_committed(stage: Stage) -> None:
     base, transactional = stage.topic(headrace_tags_enable="true"), stage.unique("id")
     view = view_of(stage, base, "red", "any")

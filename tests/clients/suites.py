@@ -133,7 +133,7 @@ def module_version(module: str) -> Callable[[], str]:
 
 NEW_PROTOCOL = frozenset({"new-protocol", "new-protocol-static", "new-protocol-regex", "protocol-move"})
 JAVA_ONLY = frozenset({"streams"})
-OWN_STORIES = frozenset({"delayed", "delayed-transactions", "cancelled", "scheduled", "views"})
+OWN_STORIES = frozenset({"delayed", "delayed-transactions", "cancelled", "scheduled", "views", "view-transactions"})
 GROUP_STORIES = frozenset({"group-split", "group-leave", "range", "roundrobin", "sticky", "cooperative-sticky"})
 
 SUITES = [
@@ -176,6 +176,7 @@ SUITES = [
             {
                 *("idempotence", "sticky", "cooperative-sticky", "static-member", "regex", "pause", "delete-records"),
                 *("list-offsets", "recreated-topic", "transactions", "transactions-admin", "delayed-transactions"),
+                "view-transactions",
             }
         )
         | NEW_PROTOCOL

@@ -88,6 +88,14 @@ CASES = [
         f"{REPLICATION}:test_logs_that_parted_twice_become_one_again",
     ),
     case(
+        2,
+        "replicas.pulling",
+        "        if self.log.start_offset < leader_start == self._parted_at == self.offset:\n",
+        "        if False:\n",
+        "tests.unit.replicas.test_reparking:"
+        "test_what_an_old_leader_parked_alone_goes_although_the_next_one_starts_behind_it",
+    ),
+    case(
         3,
         "replicas.partition",
         "        if known_epoch >= 0 and known_epoch != self.leader_epoch:",

@@ -15,6 +15,10 @@ A story is a text of blocks: commands, a line of dashes, what is seen, an empty 
                                               process takes over what it is told to have, unless it is slow
     exit NAME  |  exit NAME for-now           it leaves, or is a static member that may come back
     describe                                  the consumer group
+    share NAME [topics=t,u] [epoch=N]         a heartbeat of a share group (KIP-932); the first one joins
+    unshare NAME  |  shared                   it leaves  |  the share group
+    states                                    what the share coordinator has
+    states-fail, states-wait, states-work     it refuses everything, does not answer, works again
     grow NAME 6                               a topic has so many partitions from now on
     advance 10s                               let time pass (s, m, h, d)
     show                                      the group's state and members
@@ -49,11 +53,14 @@ from headrace.coordinators.groups.consumer_records import ConsumerKey
 from headrace.coordinators.groups.coordinator import GroupCommand, GroupCoordinator
 from headrace.coordinators.groups.records import OffsetKey, read_group, read_key, read_offset
 from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.share_records import SHARE_KINDS
 from headrace.coordinators.groups.subscription import read_assignment, write_assignment
 from headrace.wire.errors import ErrorCode, KafkaError, Malformed
 from headrace.world.entropy import SeededEntropy
 from sim.loop import SimClock
 from tests.scenarios.consumer_acts import ConsumerActs
+from tests.scenarios.share_acts import ShareActs
+from tests.share_states import MemoryStates
 from tests.unit.coordinators.stage import Cluster, MemoryJournal, subscription
 
 GROUP = "g"
@@ -86,6 +93,8 @@ class GroupStory:
         self._processes: dict[str, Process] = {}
         self._names: dict[str, str] = {}  # member id -> as it is shown
         self._consumer = ConsumerActs(self._cluster, self._ask, self._see)
+        self._states = MemoryStates()
+        self._share = ShareActs(self._cluster, self._states, self._ask, self._see)
         self._seen: list[str] = []
         self._shown_records = 0
         self._epoch = 0
@@ -112,7 +121,9 @@ class GroupStory:
     # --- the coordinator --------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        self._coordinator = GroupCoordinator(self._journal, SimClock(), SeededEntropy(1), self._cluster, self._settings)
+        self._coordinator = GroupCoordinator(
+            self._journal, SimClock(), SeededEntropy(1), self._cluster, self._settings, self._states
+        )
         self._run(self._coordinator.run())
         self._coordinator.on_leadership(0, True, self._epoch)
         await self._settle()
@@ -154,7 +165,9 @@ class GroupStory:
         written = self._journal.written.get(0, [])
         for key, value in written[self._shown_records :]:
             what = read_key(key)
-            if isinstance(what, ConsumerKey):
+            if isinstance(what, ConsumerKey) and what.type in SHARE_KINDS:
+                self._see(f"log: {self._share.record(what, value)}")
+            elif isinstance(what, ConsumerKey):
                 self._see(f"log: {self._consumer.record(what, value)}")
             elif isinstance(what, OffsetKey):
                 place = f"{what.topic}-{what.partition}"
@@ -271,6 +284,32 @@ class GroupStory:
     async def _do_describe(self, words: list[str]) -> None:
         self._consumer.describe()
 
+    # --- share groups ------------------------------------------------------------------------------------------------
+
+    async def _do_share(self, words: list[str]) -> None:
+        self._share.beat(words)
+
+    async def _do_unshare(self, words: list[str]) -> None:
+        self._share.exit(words)
+
+    async def _do_shared(self, words: list[str]) -> None:
+        self._share.describe()
+
+    async def _do_states(self, words: list[str]) -> None:
+        self._share.show_states()
+
+    async def _do_states_fail(self, words: list[str]) -> None:
+        self._states.refusal = KafkaError(ErrorCode.coordinator_not_available)
+
+    async def _do_states_wait(self, words: list[str]) -> None:
+        self._states.hold()
+
+    async def _do_states_work(self, words: list[str]) -> None:
+        self._states.refusal = None
+        self._states.release()
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
     async def _do_grow(self, words: list[str]) -> None:
         self._cluster.grow(words[0], int(words[1]))
 
@@ -297,6 +336,8 @@ class GroupStory:
         places = tuple(_place(word) for word in words) or None
 
         def told(offsets: object) -> str:
+            if isinstance(offsets, ErrorCode):
+                return offsets.name.upper()
             found = [f"{topic}-{index}={committed.offset}" for (topic, index), committed in offsets.items()]
             return " ".join(found) or "no offsets"
 
@@ -310,7 +351,18 @@ class GroupStory:
         self._ask("admin", DeleteOffsets(GROUP, tuple(_place(word) for word in words)), told)
 
     async def _do_delete_group(self, words: list[str]) -> None:
-        self._ask("admin", DeleteGroup(GROUP), lambda code: code.name.upper())
+        assert self._coordinator is not None
+        deleting = self._coordinator.submit(DeleteGroup(GROUP))
+
+        async def delete(coordinator: GroupCoordinator) -> None:
+            try:
+                code = await coordinator.finish_deletion(GROUP, await deleting)
+            except KafkaError as error:
+                code = error.code
+            self._see(f"admin: {code.name.upper()}")
+
+        self._show_records()
+        self._run(delete(self._coordinator))
 
     async def _do_delete_topic(self, words: list[str]) -> None:
         assert self._coordinator is not None

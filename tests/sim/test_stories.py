@@ -1,4 +1,4 @@
-"""Whole clusters under faults, forty short stories: each ends with every invariant kept.
+"""Whole clusters under faults, some fifty short stories: each ends with every invariant kept.
 
 `make sim SEEDS=N` tells as many as there is time for. Stories run in processes with a fixed hash seed, so a seed that
 fails here fails everywhere: `make sim SEED=17` shows it in full.
@@ -40,8 +40,18 @@ def test_stories_end_well(first: int) -> None:
     told("--seeds", str(STORIES_EACH), "--first", str(first), "--jobs", "1", "--trouble", str(TROUBLE_S))
 
 
+@pytest.mark.parametrize("first", [2000, 2100])
+def test_stories_with_delayed_messages_end_well(first: int) -> None:
+    count = STORIES_EACH if SOAK else 3
+    told("--seeds", str(count), "--first", str(first), "--jobs", "1", "--trouble", str(TROUBLE_S), "--delays")
+
+
+def test_delayed_messages_come_soon_when_nothing_fails() -> None:
+    told("--seeds", "20" if SOAK else "2", "--first", "2200", "--jobs", "1", "--trouble", "10", "--delays", "--calm")
+
+
 def test_one_seed_is_one_story() -> None:
-    once, again = (told("--seed", "7", "--trouble", "6") for _ in range(2))
+    once, again = (told("--seed", "7", "--trouble", "6", "--delays") for _ in range(2))
     assert once == again
 
 

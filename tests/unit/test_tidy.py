@@ -25,7 +25,7 @@ MAX_LINES = 450
 MAX_FUNCTION_LINES = 50  # of a body: with signature and docstring, that is a screen
 # Functions that are longer all the same, and how long: they may get shorter, and then the number here does.
 LONG_FUNCTIONS = {
-    ("headrace/api/table.py", "build_table"): 72,  # one table
+    ("headrace/api/table.py", "build_table"): 70,  # one table
     ("headrace/wire/_columns.pyx", "Columns.add"): 52,
 }
 CODE = (".py", ".pyx", ".pxi")

@@ -171,7 +171,7 @@ class GroupDescription(Struct, frozen=True):
 
 
 class DeleteGroup(Struct, frozen=True):
-    """Answered with an ErrorCode."""
+    """Answered with an ErrorCode, or with StatesInTheWay: see `GroupCoordinator.finish_deletion`."""
 
     group_id: str
 

@@ -104,52 +104,52 @@ def consumer_value(value: Value) -> bytes:
         body = struct.pack(">i", value.epoch) + tagged({0: struct.pack(">q", value.assigned_ms)})
     elif isinstance(value, CurrentAssignment):
         body = struct.pack(">iib", value.epoch, value.previous_epoch, value.state)
-        body += _array(_held(value.assigned)) + _array(_held(value.revoking)) + _NO_TAGS
+        body += array(_held(value.assigned)) + array(_held(value.revoking)) + _NO_TAGS
     elif isinstance(value, ResolvedPattern):
-        body = _array(map(compact_string, sorted(value.topics)))
+        body = array(map(compact_string, sorted(value.topics)))
         body += struct.pack(">qq", value.version, value.resolved_ms) + _NO_TAGS
     else:
-        body = _array(_parts(value)) + _NO_TAGS
+        body = array(parts_items(value)) + _NO_TAGS
     return _VERSION + body
 
 
 def _subscription(value: Subscription) -> bytes:
-    parts = [_optional(value.instance_id), _optional(value.rack)]
+    parts = [compact_optional(value.instance_id), compact_optional(value.rack)]
     parts += [compact_string(value.client_id), compact_string(value.client_host)]
-    parts += [_array(map(compact_string, value.topics)), _optional(value.pattern)]
-    parts += [struct.pack(">i", value.rebalance_timeout_ms), _optional(value.assignor)]
+    parts += [array(map(compact_string, value.topics)), compact_optional(value.pattern)]
+    parts += [struct.pack(">i", value.rebalance_timeout_ms), compact_optional(value.assignor)]
     tags = {}
     if value.classic is not None:
         protocols = (
             compact_string(name) + varint(len(raw) + 1) + raw + _NO_TAGS for name, raw in value.classic.protocols
         )
         present = b"\x01"
-        tags[0] = present + struct.pack(">i", value.classic.session_timeout_ms) + _array(protocols) + _NO_TAGS
+        tags[0] = present + struct.pack(">i", value.classic.session_timeout_ms) + array(protocols) + _NO_TAGS
     return b"".join(parts) + tagged(tags)
 
 
-def _optional(text: str | None) -> bytes:
+def compact_optional(text: str | None) -> bytes:
     return b"\x00" if text is None else compact_string(text)
 
 
-def _array(items: Iterable[bytes]) -> bytes:
+def array(items: Iterable[bytes]) -> bytes:
     parts = list(items)
     return varint(len(parts) + 1) + b"".join(parts)
 
 
-def _integers(numbers: list[int]) -> bytes:
+def integers(numbers: list[int]) -> bytes:
     return varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
-def _parts(parts: Parts) -> Iterable[bytes]:
+def parts_items(parts: Parts) -> Iterable[bytes]:
     for topic_id, partitions in parts.items():
-        yield topic_id.bytes + _integers(sorted(partitions)) + _NO_TAGS
+        yield topic_id.bytes + integers(sorted(partitions)) + _NO_TAGS
 
 
 def _held(held: Held) -> Iterable[bytes]:
     for topic_id, epochs in held.items():
         partitions = sorted(epochs)
-        yield topic_id.bytes + _integers(partitions) + tagged({0: _integers([epochs[p] for p in partitions])})
+        yield topic_id.bytes + integers(partitions) + tagged({0: integers([epochs[p] for p in partitions])})
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -185,14 +185,14 @@ def _int64(raw: bytes | None) -> int:
 def _read_subscription(cursor: Cursor) -> Subscription:
     instance_id, rack = cursor.compact_optional(), cursor.compact_optional()
     client_id, client_host = cursor.compact_string(), cursor.compact_string()
-    topics = tuple(_read_array(cursor, Cursor.compact_string))
+    topics = tuple(read_array(cursor, Cursor.compact_string))
     pattern, timeout_ms, assignor = cursor.compact_optional(), cursor.number("i"), cursor.compact_optional()
     classic, raw = None, cursor.tagged().get(0)
     if raw is not None:
         inner = Cursor(raw, _WHAT)
         if inner.number("b") > 0:
             session_timeout_ms = inner.number("i")
-            classic = ClassicFacet(session_timeout_ms, tuple(_read_array(inner, _read_protocol)))
+            classic = ClassicFacet(session_timeout_ms, tuple(read_array(inner, _read_protocol)))
     return Subscription(client_id, client_host, instance_id, rack, topics, pattern, timeout_ms, assignor, classic)
 
 
@@ -208,41 +208,41 @@ def _read_current(cursor: Cursor) -> CurrentAssignment:
         state = MemberState(number)
     except ValueError:
         raise Malformed(f"a record of {_WHAT} has a member in state {number}") from None
-    assigned = dict(_read_array(cursor, lambda inner: _read_held(inner, epoch)))
-    revoking = dict(_read_array(cursor, lambda inner: _read_held(inner, epoch)))
+    assigned = dict(read_array(cursor, lambda inner: _read_held(inner, epoch)))
+    revoking = dict(read_array(cursor, lambda inner: _read_held(inner, epoch)))
     return CurrentAssignment(epoch, previous_epoch, state, assigned, revoking)
 
 
 def _read_held(cursor: Cursor, epoch: int) -> tuple[uuid.UUID, dict[int, int]]:
     """Where no epochs are told, the member's own stands for them."""
-    topic_id, partitions = uuid.UUID(bytes=cursor.take(16)), _read_integers(cursor)
+    topic_id, partitions = uuid.UUID(bytes=cursor.take(16)), read_integers(cursor)
     raw = cursor.tagged().get(0)
-    epochs = _read_integers(Cursor(raw, _WHAT)) if raw is not None else [epoch] * len(partitions)
+    epochs = read_integers(Cursor(raw, _WHAT)) if raw is not None else [epoch] * len(partitions)
     if len(epochs) != len(partitions):
         raise Malformed(f"a record of {_WHAT} has {len(epochs)} epochs for {len(partitions)} partitions")
     return topic_id, dict(zip(partitions, epochs, strict=True))
 
 
 def _read_target(cursor: Cursor) -> Parts:
-    return dict(_read_array(cursor, _read_parts))
+    return dict(read_array(cursor, read_parts))
 
 
-def _read_parts(cursor: Cursor) -> tuple[uuid.UUID, frozenset[int]]:
-    parts = uuid.UUID(bytes=cursor.take(16)), frozenset(_read_integers(cursor))
+def read_parts(cursor: Cursor) -> tuple[uuid.UUID, frozenset[int]]:
+    parts = uuid.UUID(bytes=cursor.take(16)), frozenset(read_integers(cursor))
     cursor.tagged()
     return parts
 
 
 def _read_pattern(cursor: Cursor) -> ResolvedPattern:
-    topics = frozenset(_read_array(cursor, Cursor.compact_string))
+    topics = frozenset(read_array(cursor, Cursor.compact_string))
     return ResolvedPattern(topics, cursor.number("q"), cursor.number("q"))
 
 
-def _read_array(cursor: Cursor, read: Callable[[Cursor], T]) -> list[T]:
+def read_array(cursor: Cursor, read: Callable[[Cursor], T]) -> list[T]:
     return [read(cursor) for _ in range(cursor.varint() - 1)]
 
 
-def _read_integers(cursor: Cursor) -> list[int]:
+def read_integers(cursor: Cursor) -> list[int]:
     count = max(cursor.varint() - 1, 0)
     return list(struct.unpack(f">{count}i", cursor.take(4 * count)))
 

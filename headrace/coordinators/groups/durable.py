@@ -1,5 +1,5 @@
 """The durable state of a groups shard: committed offsets, offsets in open transactions, the last written generation of
-each classic group, and consumer groups, which are durable as a whole.
+each classic group, and consumer groups and share groups, which are durable as a whole.
 
 Only `apply` changes it, with records that are in the journal. So it is the same after a crash, on another broker, and
 in the property test that compares the two. The shard's decisions read it.
@@ -28,6 +28,8 @@ from headrace.coordinators.groups.records import (
     read_key,
     read_offset,
 )
+from headrace.coordinators.groups.share_group import ShareGroup
+from headrace.coordinators.groups.share_records import SHARE_EPOCH, SHARE_KINDS, SHARE_MEMBER, read_share_value
 from headrace.coordinators.shard import Record
 from headrace.model.journal_entry import NO_PRODUCER_ID
 from headrace.model.topic_partition import TopicPartition
@@ -37,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, CommittedOffset]
 
-_SAYING = {kind.to_bytes(2) for kind in (SUBSCRIPTION, PATTERN)}
+_SAYING = {kind.to_bytes(2) for kind in (SUBSCRIPTION, PATTERN, SHARE_MEMBER)}
 RECORD_BYTES = 500  # of what one record says, in memory, beside the bytes of the record
 
 
@@ -47,9 +49,10 @@ class DurableGroups:
         self.offsets: dict[str, Offsets] = {}
         self.pending = PendingOffsets()
         self.consumers: dict[str, ConsumerGroup] = {}
+        self.shares: dict[str, ShareGroup] = {}
         self._sizes: dict[bytes, int] = {}  # by key, of all records that count
         self._bytes = 0
-        self._said: dict[str, int] = {}  # by consumer group, of what its members say
+        self._said: dict[str, int] = {}  # by consumer or share group, of what its members say
 
     @property
     def cost_bytes(self) -> int:
@@ -63,7 +66,7 @@ class DurableGroups:
             self._bytes += size
 
     def said_bytes(self, group_id: str, records: Sequence[Record] = ()) -> int:
-        """How long the records of what the members of a consumer group subscribe to are, and would be with these."""
+        """How long the records of what the members of such a group subscribe to are, and would be with these."""
         total = self._said.get(group_id, 0)
         for key, value in dict(records).items():
             if key[:2] in _SAYING:
@@ -107,6 +110,8 @@ class DurableGroups:
                 self.offsets[what.group_id].pop(place, None)
                 if not self.offsets[what.group_id]:
                     del self.offsets[what.group_id]
+        elif isinstance(what, ConsumerKey) and what.type in SHARE_KINDS:
+            self._apply_share(what, value)
         elif isinstance(what, ConsumerKey):
             self._apply_consumer(what, value)
         elif value is not None:
@@ -125,13 +130,23 @@ class DurableGroups:
         elif key.group_id in self.consumers:
             self.consumers[key.group_id].apply(key, None)
 
+    def _apply_share(self, key: ConsumerKey, value: bytes | None) -> None:
+        if value is not None:
+            group = self.shares.setdefault(key.group_id, ShareGroup(key.group_id))
+            group.apply(key, read_share_value(key.type, value))
+        elif key.type == SHARE_EPOCH:
+            self.shares.pop(key.group_id, None)
+            self._said.pop(key.group_id, None)
+        elif key.group_id in self.shares:
+            self.shares[key.group_id].apply(key, None)
+
     def names(self) -> list[str]:
         """Every classic group that has any records, in the order of their first one."""
         traces = dict.fromkeys([*self.groups, *self.offsets, *self.pending.groups()])
-        return [name for name in traces if name not in self.consumers]
+        return [name for name in traces if name not in self.consumers and name not in self.shares]
 
     def has(self, group_id: str) -> bool:
-        kept = group_id in self.groups or group_id in self.offsets or group_id in self.consumers
+        kept = any(group_id in known for known in (self.groups, self.offsets, self.consumers, self.shares))
         return kept or any(self.pending.of(group_id))
 
     def offsets_of(self, group_id: str) -> Offsets:

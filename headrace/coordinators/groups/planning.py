@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headrace.coordinators.groups.assignors.range import assign_range
 from headrace.coordinators.groups.assignors.uniform import assign_uniform
@@ -20,6 +20,7 @@ from headrace.coordinators.groups.consumer_records import PATTERN, TARGET, Resol
 from headrace.coordinators.groups.draft import Draft
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.groups.topic_patterns import TopicPatterns
+from headrace.model.image import ClusterImage
 
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
@@ -100,11 +101,14 @@ class Planning:
         return True
 
     def _hash(self, group: ConsumerGroup) -> int:
-        """A hash of the group's topics as they are now; if it changes, a new target assignment is needed."""
-        image = self._topics.image()
-        topics = image.topics
-        digest = hashlib.blake2b(digest_size=8)
-        for name in sorted(group.subscriptions()):
-            if name in topics:
-                digest.update(topics[name].id.bytes + len(image.partitions_of(topics[name])).to_bytes(4))
-        return int.from_bytes(digest.digest(), signed=True)
+        return hash_of_topics(group.subscriptions(), self._topics.image())
+
+
+def hash_of_topics(names: Iterable[str], image: ClusterImage) -> int:
+    """A hash of these topics as they are now; if it changes, their group needs a new target assignment."""
+    topics = image.topics
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(names):
+        if name in topics:
+            digest.update(topics[name].id.bytes + len(image.partitions_of(topics[name])).to_bytes(4))
+    return int.from_bytes(digest.digest(), signed=True)

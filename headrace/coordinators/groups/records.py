@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from headrace.coordinators.groups.commands import CommittedOffset
 from headrace.coordinators.groups.consumer_records import ConsumerKey, read_consumer_key
+from headrace.coordinators.groups.share_records import read_share_key
 from headrace.coordinators.record_fields import Cursor, compact_string, sized, string
 from headrace.coordinators.shard import Record
 from headrace.wire.errors import Malformed
@@ -115,7 +116,7 @@ def read_key(raw: bytes) -> OffsetKey | GroupKey | ConsumerKey:
         return OffsetKey(cursor.string(), cursor.string(), cursor.number("i"))
     if version == GROUP_KEY:
         return GroupKey(cursor.string())
-    key = read_consumer_key(raw)
+    key = read_consumer_key(raw) or read_share_key(raw)
     if key is not None:
         return key
     raise Malformed(f"a record of the group coordinator has a key of type {version}, which is not known here")

@@ -18,6 +18,7 @@ from headrace.coordinators.groups.consumer_commands import LEAVE, LEAVE_FOR_NOW,
 from headrace.coordinators.groups.durable import DurableGroups
 from headrace.coordinators.groups.group import GROUP_BYTES, MEMBER_BYTES, Group, protocols_bytes
 from headrace.coordinators.groups.pending_offsets import OFFSET_BYTES
+from headrace.coordinators.groups.share_commands import ShareHeartbeat
 from headrace.model.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -54,11 +55,13 @@ class Room:
         new_group = 0 if group is not None else GROUP_BYTES + len(command.group_id)
         return self._has(new_group + MEMBER_BYTES + protocols_bytes(command.protocols) - before, now_ms)
 
-    def for_subscription(self, command: ConsumerHeartbeat, now_ms: int) -> bool:
-        """For a member of a consumer group, or what a known one subscribes to now."""
+    def for_subscription(self, command: ConsumerHeartbeat | ShareHeartbeat, now_ms: int) -> bool:
+        """For a member of a consumer or share group, or what a known one subscribes to now."""
         if command.epoch in (LEAVE, LEAVE_FOR_NOW):
             return True
-        group = self._durable.consumers.get(command.group_id)
+        durable = self._durable
+        groups = durable.shares if isinstance(command, ShareHeartbeat) else durable.consumers
+        group = groups.get(command.group_id)
         known = group.members.get(command.member_id) if group is not None else None
         if known is None:
             return self._has(MEMBER_BYTES + len(command.group_id) + _names_bytes(command.topics), now_ms)

@@ -19,6 +19,9 @@ class GroupSettings(Struct, frozen=True):
     consumer_max_size: int = 2**31 - 1  # group.consumer.max.size
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors; the first is the default
     migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+    share_max_size: int = 200  # group.share.max.size
+    share_wait_ms: int = 3_000  # how long a member that joins may wait for the state of its topics
+    share_retry_ms: int = 1_000  # after the share coordinator could not be reached
     offsets_retention_ms: int = 7 * DAY_MS  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     max_offset_metadata_bytes: int = 4_096  # offset.metadata.max.bytes
@@ -41,6 +44,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         consumer_max_size=config.group_consumer_max_size,
         consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
         migration_policy=config.group_consumer_migration_policy,
+        share_max_size=config.group_share_max_size,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
         max_offset_metadata_bytes=config.offset_metadata_max_bytes,

@@ -1,10 +1,10 @@
-"""The groups shard: all groups, of both types, whose names hash to one partition of `__consumer_offsets`.
+"""The groups shard: all groups, of all types, whose names hash to one partition of `__consumer_offsets`.
 
 It owns the groups' live state and, through `DurableGroups`, their durable state. It looks up the group of a command and
 passes it to the responsible module: `membership` for members of classic groups, `consumer_groups` for everything of
-KIP-848, `offsets` for offsets. Run by the coordinator runtime. Invariant: a group exists here exactly while it has
-members, clients that are about to join, offsets, or a written generation. All of them together take a bounded amount of
-memory (room.py); a name that is known goes on when there is no more room.
+KIP-848, `share_groups` for share groups, `offsets` for offsets. Run by the coordinator runtime. Invariant: a group
+exists here exactly while it has members, clients that are about to join, offsets, or a written generation. All of them
+together take a bounded amount of memory (room.py); a name that is known goes on when there is no more room.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ from headrace.coordinators.groups.offsets import GroupOffsets, Topics
 from headrace.coordinators.groups.records import group_tombstone, offset_tombstone
 from headrace.coordinators.groups.room import NO_ROOM, Room
 from headrace.coordinators.groups.settings import GroupSettings
+from headrace.coordinators.groups.share_commands import ShareHeartbeat, ShareHeartbeatReply
+from headrace.coordinators.groups.share_groups import ShareGroups
+from headrace.coordinators.groups.share_refusals import refusal_of_a_share_group
 from headrace.coordinators.shard import Outcome
 from headrace.model.journal_entry import NO_PRODUCER_ID
 from headrace.wire.errors import ErrorCode
@@ -82,6 +85,7 @@ class GroupShard:
         self._consumers = ConsumerGroups(
             self.durable, self._groups, self._membership, settings, topics, entropy, monotonic
         )
+        self._shares = ShareGroups(self.durable, self._groups, settings, topics)
         self._rules: dict[type, Callable[[Any, Outcome, int], None]] = {
             Join: self._join,
             Sync: self._sync,
@@ -104,14 +108,20 @@ class GroupShard:
             DescribeConsumerGroup: self._describe_consumer_group,
             RevocationTimeUp: self._consumers.revocation_time_up,
             ClassicMemberTimeUp: self._session_expired,
+            **self._shares.rules,
+            ShareHeartbeat: self._share_heartbeat,
         }
 
     # --- the shard contract -----------------------------------------------------------------------------------------
 
     def decide(self, command: Any, now_ms: int) -> Outcome:
         outcome = Outcome()
-        self._rules[type(command)](command, outcome, now_ms)
         group_id = getattr(command, "group_id", None)
+        refusal = refusal_of_a_share_group(command) if group_id in self.durable.shares else None
+        if refusal is not None:
+            outcome.reply = refusal
+            return outcome
+        self._rules[type(command)](command, outcome, now_ms)
         if group_id is not None:
             self._room.weigh(group_id, self._groups.get(group_id))
         return outcome
@@ -131,6 +141,7 @@ class GroupShard:
                 self._membership.seen(group, member_id, outcome)
             self._room.weigh(group_id, group)
         self._consumers.loaded(outcome)
+        self._shares.loaded(outcome)
         outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, ExpireOffsets())
         return outcome
 
@@ -174,6 +185,12 @@ class GroupShard:
             self._consumers.heartbeat(command, outcome, now_ms)
         else:
             outcome.reply = ConsumerHeartbeatReply(ErrorCode.coordinator_not_available, NO_ROOM)
+
+    def _share_heartbeat(self, command: ShareHeartbeat, outcome: Outcome, now_ms: int) -> None:
+        if self._room.for_subscription(command, now_ms):
+            self._shares.heartbeat(command, outcome)
+        else:
+            outcome.reply = ShareHeartbeatReply(ErrorCode.coordinator_not_available, NO_ROOM)
 
     def _sync(self, command: Sync, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
@@ -301,7 +318,7 @@ class GroupShard:
         kept = self._offsets.orphans(command.topic)
         for group_id, partition in kept[:MAX_RECORDS]:
             outcome.write(offset_tombstone(group_id, command.topic, partition))
-        if len(kept) > MAX_RECORDS:
+        if self._shares.topics.forget_topics(MAX_RECORDS, outcome) or len(kept) > MAX_RECORDS:
             outcome.set_timer(("forget", command.topic), 0, command)
 
     def _expire_offsets(self, command: ExpireOffsets, outcome: Outcome, now_ms: int) -> None:
@@ -315,6 +332,7 @@ class GroupShard:
             if group is not None:
                 looked_at += LOOKS_OF_A_GROUP + len(self.durable.offsets_of(name))
                 self._expire_offsets_of(group, outcome, now_ms)
+        self._shares.topics.forget_topics(MAX_RECORDS, outcome)  # the coordinator crashed during their deletion
         outcome.set_timer("expiry", self._settings.offsets_check_interval_ms, ExpireOffsets())
 
     def _expire_offsets_of(self, group: Group | ConsumerGroup, outcome: Outcome, now_ms: int) -> None:
@@ -354,7 +372,9 @@ class GroupShard:
     def _delete_group(self, command: DeleteGroup, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
         consumer = self.durable.consumers.get(command.group_id)
-        if group is None and consumer is None:
+        if command.group_id in self.durable.shares:
+            self._shares.delete(command.group_id, outcome)
+        elif group is None and consumer is None:
             outcome.reply = ErrorCode.group_id_not_found
         elif (group is not None and group.state is not State.EMPTY) or (consumer is not None and consumer.members):
             outcome.reply = ErrorCode.non_empty_group
@@ -369,6 +389,7 @@ class GroupShard:
         for group in self._groups.values():
             yield GroupListing(group.id, group.protocol_type or "", group.state.value, len(group.members))
         yield from self._consumers.listings()
+        yield from self._shares.listings()
 
     def offsets(self) -> Iterator[tuple[str, str, int, int]]:
         """(group, topic, partition, committed offset) of every committed offset."""

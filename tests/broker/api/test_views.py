@@ -20,7 +20,7 @@ from tests.raw_client import RawClient
 
 BASE, VIEW = "base", "base.red"
 PATIENCE_S = 30
-FETCH = 1
+FETCH, DESCRIBE_PRODUCERS = 1, 61
 
 
 @pytest.fixture
@@ -273,3 +273,13 @@ def test_a_damaged_partition_of_a_view_is_an_error_of_that_partition(broker: Loc
     other = wire.call(FETCH, 11, body).responses[0].partitions[0]
     assert other.error_code == 0
     assert other.records
+
+
+def test_a_view_has_no_producers_so_tools_that_ask_all_topics_get_on(broker: LocalBroker, wire: RawClient) -> None:
+    produce(broker, 40, ["red"], **{"enable.idempotence": True})
+    topics = [Message(name=name, partition_indexes=[0]) for name in (BASE, VIEW)]
+    answers = [topic.partitions[0] for topic in wire.call(DESCRIBE_PRODUCERS, 0, Message(topics=topics)).topics]
+    assert [(answer.error_code, len(answer.active_producers)) for answer in answers] == [(0, 1), (0, 0)]
+    topics = [Message(name=VIEW, partition_indexes=[7])]
+    (unknown,) = wire.call(DESCRIBE_PRODUCERS, 0, Message(topics=topics)).topics[0].partitions
+    assert unknown.error_code == 3  # UNKNOWN_TOPIC_OR_PARTITION

@@ -39,6 +39,28 @@ def test_a_view_is_created_shown_read_and_deleted(headrace: Run) -> None:
     assert headrace("consume", "orders", "--exit").stdout == "one\ntwo\nthree\n"
 
 
+def test_a_view_of_what_is_pending_is_created_shown_read_and_deleted(headrace: Run) -> None:
+    headrace("topic", "create", "reminders", "-c", "headrace.delay.enable=true")
+    headrace("produce", "reminders", "--delay", "10m", stdin="tea\n")
+    done = headrace("view", "create", "waiting", "--of", "reminders", "--pending")
+    assert done.stdout == "created view waiting of reminders: what is pending\n"
+    facts = {"view": "waiting", "of": "reminders", "pending": True}
+    assert json.loads(headrace("view", "list", "--json").stdout) == [facts]
+    described = json.loads(headrace("view", "describe", "waiting", "--json").stdout)
+    assert described == {**facts, "partitions": [{"partition": 0, "start": 0, "end": 2}]}
+    assert "what is pending" in headrace("view", "list").stdout
+    assert headrace("consume", "waiting", "--exit").stdout == "tea\n"
+    by_time = headrace("consume", "waiting", "--from", "time:-1h", "--exit", status=1)
+    assert "cannot be looked up by time" in by_time.stderr
+    headrace("view", "delete", "waiting", "--yes")
+    for arguments, words in (
+        (["--pending", "--tag", "a"], "goes without --tag"),
+        (["--pending", "--match", "none"], "goes without --tag and --match"),
+        ([], "--tag TAG, or --pending"),
+    ):
+        assert words in headrace("view", "create", "v", "--of", "reminders", *arguments, status=2).stderr
+
+
 @pytest.mark.parametrize("settings", [TAGGED, ()])
 def test_messages_are_filtered_by_tag_on_any_topic(headrace: Run, settings: tuple[str, ...]) -> None:
     orders(headrace, *settings)

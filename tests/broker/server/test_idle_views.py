@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.model.tag_filter import TagFilter
-from headrace.sdk import Consumer, Producer
+from headrace.sdk import Consumer, Producer, Schedules
 from headrace.sdk.tag_view import shared_view
 from headrace.testing.local_broker import LocalBroker
 from headrace.testing.plugin import BrokerFactory
@@ -65,6 +65,23 @@ def test_a_shared_view_goes_some_time_after_its_last_reader(tagged: LocalBroker)
         if gone not in views(tagged):
             break
     assert views(tagged) == {"mine", kept}
+
+
+def test_the_view_by_which_clients_list_what_is_pending_goes_like_others(tagged: LocalBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": tagged.bootstrap})
+    admin.create_topics([NewTopic("d", 1, 1, config={"headrace.delay.enable": "true"})])["d"].result(10)
+    own = NewTopic("d.mine", -1, -1, config={"headrace.view.of": "d", "headrace.view.pending": "true"})
+    admin.create_topics([own])["d.mine"].result(10)
+    with Schedules(tagged.bootstrap) as schedules:
+        assert schedules.list("d") == []
+    assert views(tagged) == {"mine", "d", "d.mine", "d.pending"}
+    for _ in range(50):  # a busy broker may sleep through an advance
+        tagged.clock.advance(seconds=LOOK_S)
+        if "d.pending" not in views(tagged):
+            break
+    assert views(tagged) == {"mine", "d", "d.mine"}
+    with Schedules(tagged.bootstrap) as schedules:
+        assert schedules.list("d") == []
 
 
 def test_a_view_that_is_read_now_and_then_stays(tagged: LocalBroker) -> None:

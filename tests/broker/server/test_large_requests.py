@@ -31,6 +31,8 @@ _OF_ONE_GROUP = "members, protocols or topics of one group, of which a request m
 _ONE_DECISION = "entries of one resource, on which the controller decides in one go"
 _FILTERS = "the entries only become a set"
 _LATER = "found in stage two, where the response is built in steps"
+_NO_SESSION = "acknowledgements without a session are refused before they are looked at"
+_STATES = "in stage two, some share partitions at a time"
 AT_ONCE = {
     (ApiKey.JOIN_GROUP, "inner"): _OF_ONE_GROUP,
     (ApiKey.SYNC_GROUP, "inner"): _OF_ONE_GROUP,
@@ -52,6 +54,17 @@ AT_ONCE = {
     (ApiKey.LIST_GROUPS, "inner"): _FILTERS,
     (ApiKey.LIST_TRANSACTIONS, "inner"): _FILTERS,
     (ApiKey.LIST_CONFIG_RESOURCES, "inner"): _FILTERS,
+    (ApiKey.SHARE_GROUP_HEARTBEAT, "inner"): _OF_ONE_GROUP,
+    (ApiKey.SHARE_FETCH, "inner"): _NO_SESSION,
+    (ApiKey.SHARE_FETCH, "outer"): _NO_SESSION,
+    (ApiKey.SHARE_ACKNOWLEDGE, "inner"): _NO_SESSION,
+    (ApiKey.SHARE_ACKNOWLEDGE, "outer"): _NO_SESSION,
+    (ApiKey.WRITE_SHARE_GROUP_STATE, "inner"): "batches of one share partition",
+    (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "inner"): _STATES,
+    (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "outer"): _STATES,
+    (ApiKey.ALTER_SHARE_GROUP_OFFSETS, "inner"): _STATES,
+    (ApiKey.ALTER_SHARE_GROUP_OFFSETS, "outer"): _STATES,
+    (ApiKey.DELETE_SHARE_GROUP_OFFSETS, "inner"): _STATES,
     (ApiKey.UPDATE_FEATURES, "inner"): "a request may have 1,000 entries",
 }
 

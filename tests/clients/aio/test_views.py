@@ -76,7 +76,7 @@ async def test_a_view_of_a_view_or_of_a_topic_without_tags_is_refused(clients: C
         assert await view_answer(clients, clients.unique("refused"), base, "red", "any") == INVALID_CONFIG
 
 
-@story("views")
+@story("view-transactions")
 async def test_readers_of_committed_records_get_them_from_a_view_too(clients: Clients) -> None:
     base = await clients.topic(headrace_tags_enable="true")
     view = await new_view(clients, base, "red", "any")

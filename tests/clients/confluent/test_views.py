@@ -79,7 +79,7 @@ def test_a_view_of_a_view_or_of_a_topic_without_tags_is_refused(new_topic: NewTo
         assert error.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
-@story("views")
+@story("view-transactions")
 def test_readers_of_committed_records_get_them_from_a_view_too(
     new_topic: NewTopicFixture,
     new_view: NewView,

@@ -75,7 +75,7 @@ def test_a_view_of_a_view_or_of_a_topic_without_tags_is_refused(new_topic: NewTo
             new_view(base, "red", "any")
 
 
-@story("views")
+@story("view-transactions")
 def test_readers_of_committed_records_get_them_from_a_view_too(
     new_topic: NewTopic,
     new_view: NewView,

@@ -18,6 +18,7 @@ from tests.unit.api.admin_room import BROKER_ID, AdminRoom, ask, tell
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, ELECT_LEADERS, ALTER = 19, 20, 37, 43, 44
 OF = {"headrace.view.of": "a", "headrace.view.tags": "x,y"}
+PENDING = {"headrace.view.of": "a", "headrace.view.pending": "true"}
 
 
 async def make(room: AdminRoom, name: str, settings: dict[str, str], partitions: int = -1, **more: object) -> Message:
@@ -77,7 +78,11 @@ def test_a_view_has_an_id_and_its_bases_partitions_but_none_of_its_own(tmp_path:
         ({"headrace.view.of": "a", "headrace.view.tags": " , "}, -1, "at least one tag"),
         (OF | {"headrace.view.match": "some"}, -1, "choose from any, all, none"),
         (OF | {"retention.ms": "5"}, -1, "set retention.ms on its base"),
-        (OF | {"headrace.view.pending": "true"}, -1, "belongs to views of pending records"),
+        (OF | {"headrace.view.pending": "true"}, -1, "without headrace.view.tags"),
+        (PENDING | {"headrace.view.match": "none"}, -1, "without headrace.view.match"),
+        (PENDING | {"headrace.view.pending": "yes"}, -1, "headrace.view.pending"),
+        (PENDING, -1, "set headrace.delay.enable=true on that topic first"),
+        ({"headrace.view.pending": "true"}, -1, "does not say of which topic"),
         (OF, 2, "has the 3 partitions of 'a'"),
         ({"headrace.view.of": "a", "headrace.view.tags": ",".join(map(str, range(65)))}, -1, "at most 64"),
     ],
@@ -143,5 +148,23 @@ def test_what_makes_a_view_is_fixed_when_it_is_created(tmp_path: Path) -> None:
             ("a.v", "retention.ms", "5"),
         ):
             assert (await alter(room, name, setting, value)).error_code == ErrorCode.invalid_config, (name, setting)
+
+    tell(tmp_path, story)
+
+
+def test_a_base_keeps_its_delays_while_it_has_a_view_of_what_is_pending(tmp_path: Path) -> None:
+    async def story(room: AdminRoom) -> None:
+        await make(room, "a", {"headrace.delay.enable": "true", "headrace.tags.enable": "true"}, 3)
+        assert (await make(room, "a.pending", PENDING)).num_partitions == 3
+        assert (await make(room, "a.v", OF)).error_code == 0
+        refused = await alter(room, "a", "headrace.delay.enable", "false")
+        assert refused.error_code == ErrorCode.invalid_config
+        assert "headrace.delay.enable must stay while it has a.pending" in refused.error_message
+        assert (await alter(room, "a.pending", "headrace.view.pending", "false")).error_code == ErrorCode.invalid_config
+        assert (await delete(room, "a")).error_code == ErrorCode.invalid_request
+        assert (await delete(room, "a.pending")).error_code == 0
+        assert (await alter(room, "a", "headrace.delay.enable", "false")).error_code == 0
+        refused = await alter(room, "a", "headrace.tags.enable", "false")
+        assert "headrace.tags.enable must stay while it has a.v" in refused.error_message
 
     tell(tmp_path, story)

@@ -17,7 +17,7 @@ from headrace.model.topic_config import TopicConfig
 from headrace.wire.batches import NOTE, TRANSACTIONAL, read_header, walk
 from headrace.wire.errors import InvalidRecords, KafkaError
 from headrace.wire.record import Record
-from headrace.wire.records import decode, decode_section, encode_batch
+from headrace.wire.records import decode, encode_batch
 from sim.disk import SimDisk
 from tests.unit.log.batches import FOLDER, NOW, append, new_shelf, open_log
 
@@ -376,14 +376,15 @@ def test_the_start_of_a_log_does_not_pass_what_waits() -> None:
     assert log.start_offset == 4
 
 
-def test_pages_of_what_waits_have_the_records() -> None:
+def test_pages_of_what_waits_are_in_the_order_of_ids() -> None:
     log = open_log(SimDisk(), CONFIG)
     first = delayed(log, b"a", b"b", b"c")
     put(log, record(0, b"d", 5))
-    page = log.pending_page(first + 1, 2, wait=True)
+    page = log.pending_rows(first + 1, 2)
     assert [(each.id, each.due_ms - NOW) for each in page] == [(first + 1, 1000), (first + 2, 1000)]
-    assert [decode_section(each.body, 1, 100, 0)[0].value for each in page] == [b"b", b"c"]
-    assert [each.id for each in log.pending_page(0, 100, wait=True)] == [1, 2, 3, 5]
+    assert [each.id for each in log.pending_rows(0, 100)] == [1, 2, 3, 5]
+    log.append_notes(cancelled([2]), 0, now_ms=NOW)
+    assert [each.id for each in log.pending_rows(2, 100)] == [3, 5]
 
 
 WITH_IDS = TopicConfig(delayed=True, dedup_window_ms=60_000)

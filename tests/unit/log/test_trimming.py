@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from headrace.log.partition_log import PartitionLog
@@ -72,6 +74,36 @@ def test_old_segments_go_and_their_files_follow_after_the_delay() -> None:
     assert "00000000000000000000.log" not in names
     log.apply_retention(now_ms + log.config.file_delete_delay_ms)
     assert not [name for name in disk.list_dir(log.directory) if name.endswith(".deleted")]
+
+
+def test_retention_takes_nothing_that_is_not_committed() -> None:
+    """A log that began behind what is committed could not be led: its readers may see nothing of it."""
+    log = log_of(6, retention_ms=DAY_MS)
+    log.settle(3)
+    assert log.apply_retention(NOW + 2 * DAY_MS) == 1
+    assert log.start_offset == 2
+    log.settle(6)
+    assert log.apply_retention(NOW + 3 * DAY_MS) == 2
+    assert log.start_offset == 6
+
+
+def test_a_power_cut_after_retention_forgets_no_producer_whose_batches_went() -> None:
+    """A retry of what it sent would be stored twice."""
+    for seed in range(20):
+        disk = SimDisk()
+        log = open_log(disk, TopicConfig(segment_bytes=2 * SIZE, retention_ms=DAY_MS))
+        disk.sync_dir(log.directory.parent.parent)
+        disk.sync_dir(log.directory.parent)
+        log.append(from_producer(0), 0, now_ms=NOW)
+        for _ in range(4):
+            log.append(batch(at=NOW), 0, now_ms=NOW)
+        log.sync()
+        log.append(batch(at=NOW + 2 * DAY_MS), 0, now_ms=NOW + 2 * DAY_MS)
+        assert log.apply_retention(NOW + 2 * DAY_MS) == 2
+        disk.crash(random.Random(seed))
+        again = open_log(disk, log.config)
+        assert again.start_offset == 4
+        assert list(again.producers.producers) == [7], f"seed {seed}"
 
 
 def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_at_its_end() -> None:

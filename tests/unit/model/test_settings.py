@@ -41,7 +41,7 @@ def test_the_defaults_of_a_topic_are_those_of_the_table() -> None:
         ("cleanup.policy", "compact,archive", "choose from delete, compact"),
         ("compression.type", "brotli", "choose from producer, uncompressed, gzip, snappy, lz4, zstd"),
         ("retention_ms", "1", "did you mean retention.ms?"),
-        ("headrace.view.pending", "true", "belongs to views of pending records, which this version"),
+        ("headrace.ttl.dlq", "dead", "belongs to expiry with a dead letter topic, which this version"),
         ("headrace.dedup.window.ms", "-1", "out of range: 0 and more"),
         ("headrace.dedup.max.bytes", "1023", "out of range: 1024 and more"),
         ("headrace.delay.enable", "yes", "is not of type boolean"),

@@ -47,6 +47,16 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     sim_loop.run(story, 1)
 
 
+def test_the_log_is_told_what_was_committed_before_the_last_stop() -> None:
+    """Retention must not take more, whenever it comes."""
+
+    async def story() -> None:
+        owner = Owner(known=2)
+        assert owner.log.committed_offset == 2
+
+    run(story())
+
+
 def test_an_advance_completes_the_commits_below_it_and_wakes_consumers() -> None:
     async def story() -> None:
         owner = Owner()

@@ -76,7 +76,7 @@ func TestViews(t *testing.T) {
 			s.Same(true, errors.Is(err, kerr.InvalidConfig))
 		}
 	})
-	telling.Story(t, "views", func(ctx context.Context, s *telling.Stage) {
+	telling.Story(t, "view-transactions", func(ctx context.Context, s *telling.Stage) {
 		base := topic(ctx, s, 1, "headrace.tags.enable", "true")
 		view, err := viewOf(ctx, s, base, telling.Views[0])
 		s.Must(err)

@@ -65,7 +65,7 @@ func TestViews(t *testing.T) {
 			s.Same(true, errors.Is(err, sarama.ErrInvalidConfig))
 		}
 	})
-	telling.Story(t, "views", func(ctx context.Context, s *telling.Stage) {
+	telling.Story(t, "view-transactions", func(ctx context.Context, s *telling.Stage) {
 		base := topic(s, 1, "headrace.tags.enable", "true")
 		view, err := viewOf(s, base, telling.Views[0])
 		s.Must(err)

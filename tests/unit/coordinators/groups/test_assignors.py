@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.coordinators.groups.assignors.range import assign_range
+from headrace.coordinators.groups.assignors.simple import assign_simple
 from headrace.coordinators.groups.assignors.uniform import assign_uniform
 from headrace.coordinators.groups.assignors.wishes import Assignor, Plan, Wish
 
@@ -132,3 +133,73 @@ def test_hundred_members_join_and_leave_a_thousand_partitions_with_the_fewest_mo
         assert (sum(loads), max(loads) - min(loads) <= 1) == (1000, True)
         moved = set(places(before)) - set(places(plan))
         assert len(moved) == least_moves(wishes, counts)
+
+
+# --- share groups: a partition may go to many ------------------------------------------------------------------------
+
+
+@st.composite
+def share_groups(draw: st.DrawFn, *, alike: bool) -> tuple[dict[str, Wish], dict[uuid.UUID, frozenset[int]]]:
+    """Members with what a former plan, of whatever kind, left them; some partitions may not be given out."""
+    partitions = draw(st.dictionaries(st.sampled_from(TOPICS), st.frozensets(st.integers(0, 12), max_size=8)))
+    places = st.tuples(st.sampled_from(TOPICS), st.integers(0, 14))
+    wishes = {}
+    for member in draw(st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=12, unique=True)):
+        wanted = frozenset(partitions) if alike else draw(st.frozensets(st.sampled_from(TOPICS)))
+        has = draw(st.sets(places, max_size=10))
+        wishes[member] = Wish(wanted, {topic: frozenset(n for t, n in has if t == topic) for topic, _ in has})
+    return wishes, partitions
+
+
+def shared_places(partitions: Mapping[uuid.UUID, frozenset[int]]) -> set[tuple[uuid.UUID, int]]:
+    return {(topic, number) for topic, numbers in partitions.items() for number in numbers}
+
+
+@given(share_groups(alike=True))
+def test_members_of_a_share_group_that_want_the_same_get_the_same(group) -> None:
+    wishes, partitions = group
+    plan, everything = assign_simple(*group), shared_places(partitions)
+    given_out = Counter((topic, number) for _, topic, number in places(plan))
+    each = -(-len(wishes) // len(everything)) if everything else 0
+    assert plan.keys() == wishes.keys()
+    assert given_out == dict.fromkeys(everything, each)
+    loads = loads_of(plan).values()
+    assert max(loads) - min(loads) <= 1
+    assert not everything or min(loads) >= min(1, len(everything) // len(wishes)) or each > 1
+
+
+@given(share_groups(alike=False))
+def test_each_topic_of_a_share_group_is_shared_by_its_subscribers(group) -> None:
+    wishes, partitions = group
+    plan = assign_simple(*group)
+    assert all(topic in wishes[member].topics for member, topic, _ in places(plan))
+    given_out = Counter((topic, number) for _, topic, number in places(plan))
+    wanted = {topic for wish in wishes.values() for topic in wish.topics} & partitions.keys()
+    assert given_out.keys() == {(topic, number) for topic in wanted for number in partitions[topic]}
+
+
+@given(share_groups(alike=True), st.booleans())
+def test_the_plan_of_a_share_group_changes_no_further_by_itself(group, one_leaves: bool) -> None:
+    wishes, partitions = group
+    plan = assign_simple(*group)
+    again = {member: Wish(wish.topics, plan[member]) for member, wish in wishes.items()}
+    assert assign_simple(again, partitions) == plan
+    if one_leaves and len(again) > 1:
+        again.pop(min(again))
+        places_now = shared_places(partitions)
+        if len(wishes) <= len(places_now):  # one member each, before and after: who stays loses nothing
+            after = assign_simple(again, partitions)
+            assert all(
+                plan[member].get(topic, frozenset()) <= after[member].get(topic, frozenset())
+                for member in again
+                for topic in plan[member]
+            )
+
+
+def test_a_thousand_partitions_are_shared_by_two_hundred_members_in_no_time() -> None:
+    partitions = {topic: frozenset(range(200)) for topic in TOPICS}
+    wishes = {str(number): Wish(frozenset(TOPICS), {}) for number in range(200)}
+    assert set(loads_of(assign_simple(wishes, partitions)).values()) == {5}
+    few = {TOPICS[0]: frozenset(range(3))}
+    takers = Counter((topic, number) for _, topic, number in places(assign_simple(wishes, few)))
+    assert set(takers.values()) == {67}

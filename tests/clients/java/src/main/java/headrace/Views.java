@@ -48,7 +48,7 @@ final class Views {
         teller.add("views", () -> groups("classic", "none"));
         teller.add("views", () -> groups("consumer", "lz4"));
         teller.add("views", this::wrongBases);
-        teller.add("views", this::transactions);
+        teller.add("view-transactions", this::transactions);
     }
 
     private String view(String base, String tags, String match) throws Exception {
