@@ -131,7 +131,12 @@ class _Story:
             await self._delays.begin()
         readers, working = self._clients(cluster)
         faults = self._faults = Faults(
-            cluster, outcome.seed, fsync=outcome.fsync, tell=self._fault, clock_set=self._clock_set, delays=outcome.delays
+            cluster,
+            outcome.seed,
+            fsync=outcome.fsync,
+            tell=self._fault,
+            clock_set=self._clock_set,
+            delays=outcome.delays,
         )
         trouble: asyncio.Task[None] | None = None
         if self._plot.faults:
