@@ -188,13 +188,13 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
-        self.committed = self.log.end_offset
-        self.log.settle(self.committed)
         target = int(self.log.end_offset * share)
         gone = self.log.schedule.ids_below(target)
         if gone:
             self.log.append_notes(cancelled(gone), 0, now_ms=self.now_ms)
             self.writes.append(Told(self.log.end_offset, {}, dict.fromkeys(gone, -1)))
+        self.committed = self.log.end_offset  # what is deleted stays so, even if the note were taken back
+        self.log.settle(self.committed)
         self.log.advance_start(target)
 
     # -- time, shape and crashes --------------------------------------------------------------------------------------
