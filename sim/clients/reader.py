@@ -86,6 +86,8 @@ class Shelf:
             return None
         more = {"marks": {f"{place[0]}-{place[1]}": (found.leader_epoch, found.high_watermark)}} if marks else {}
         recorder.ok(op, records=found.records, **more)
+        if found.log_start:  # a leader took what lies before; another one may still have it when it leads
+            recorder.happened(proc, "seek", offs={f"{place[0]}-{place[1]}": found.after})
         at[place] = found.after
         return found.records
 
