@@ -131,7 +131,7 @@ class Appending:
                         tail.producers.remember(header, offset, append_time_ms, now_ms)
                     elif news or tail.hears_all or scheduled.awaits:
                         stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
-                        self._states.appended(news, stored)
+                        self._tell(news, stored)
                     offset = following
                 visible_bytes = len(records)
                 if sifted is not None or notes:
@@ -187,7 +187,7 @@ class Appending:
             try:
                 segment.note(offset, offset + 1, len(records), now_ms)
                 stored = StoredBatch(read_header(records), now_ms, records, 0)
-                self._states.appended(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
+                self._tell(news_in(stored.header, leader_epoch > tail.epochs.latest), stored)
                 return Appended(offset, offset, -1, tail.start_offset, False, len(records))
             except MemoryError as error:
                 lost_count(tail, error)
@@ -232,12 +232,18 @@ class Appending:
                     if news == PRODUCER and not tail.hears_all and not scheduled.awaits:
                         tail.producers.remember_stored(header, now_ms)
                     elif news or tail.hears_all or scheduled.awaits:
-                        self._states.appended(news, StoredBatch(header, now_ms, records, at, ids))
+                        self._tell(news, StoredBatch(header, now_ms, records, at, ids))
             except MemoryError as error:
                 lost_count(tail, error)
         if not self._states.thinned.known:
             return total
         return _visible_bytes(found)
+
+    def _tell(self, news: int, stored: StoredBatch) -> None:
+        """Tell the states of a batch. Of a note's mates one has to hear as well, and of what comes in their place: no
+        append is usual until then."""
+        self._states.appended(news, stored)
+        self._tail.hears_all = self._states.hears_all
 
     def _take_room(self, size: int) -> None:
         """What is left when the disk is nearly full is for more important things than records."""

@@ -181,8 +181,10 @@ def test_what_is_large_and_only_looked_through_stays_on_the_loop() -> None:
     for topic in (OPENING["compacted"], delayed):
         log = open_log(SimDisk(), topic_config(topic, {}))
         log.append(bomb(compression.NONE, 900_000), 0, now_ms=NOW)
+    delay = Record(0, NOW, b"", b"", (("headrace.delay-ms", b"5"),))
+    many = encode_batch([delay, *(Record(at, NOW, b"", b"") for at in range(1, 40_000))])
     with pytest.raises(Unprepared):
-        log.append(with_ids(*[None] * 40_000, codec=compression.NONE), 0, now_ms=NOW)  # each is looked at
+        log.append(memoryview(many), 0, now_ms=NOW)  # each is looked at
     log = open_log(SimDisk(), topic_config(OPENING["recompressed"], {}))
     with pytest.raises(Unprepared):
         log.append(bomb(compression.NONE, 900_000), 0, now_ms=NOW)
