@@ -60,6 +60,7 @@ def check(ops: Operations, seen: ObservedLog, limits: Limits, report: Report) ->
     contents = FinalContents(ops, seen)
     report.count("delayed messages", len(delayed))
     report.count("releases seen", sum(len(one.releases) for one in delayed.values()))
+    delayed = {uid: one for uid, one in delayed.items() if not _stored_again(ops, one)}
     for one in delayed.values():
         for release in one.releases.values():
             _not_early(one, release, time, epochs, report)
@@ -97,6 +98,14 @@ def _gather(ops: Operations, report: Report) -> dict[str, Delayed]:
             if target is not None:
                 target.changes.append(send)
     return delayed
+
+
+def _stored_again(ops: Operations, one: Delayed) -> bool:
+    """Its producer repeated it when nobody knew any more that it was there: it has two ids, and is two messages."""
+    ids = {release.record.id for release in one.releases.values() if release.record.id is not None}
+    if one.send.status == OK and one.send.off >= 0:
+        ids.add(one.send.off)
+    return len(ids) > 1 and ops.is_forgotten(one.send.tp, min(ids))
 
 
 # --- D1, D2 ----------------------------------------------------------------------------------------------------------

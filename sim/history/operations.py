@@ -154,6 +154,11 @@ class Operations:
     def log_start(self, tp: str) -> int:
         return self.starts.get(tp, 0)
 
+    def is_forgotten(self, tp: str | None, off: int) -> bool:
+        """Whether what lay there is gone from the front of the log. A replica that started over behind it does not know
+        its producer, as in Kafka: what that one then repeats is stored again."""
+        return tp is not None and off < self.log_start(tp)
+
 
 def gather(events: Iterable[Event]) -> Operations:
     """Joins invokes and completions; raises `BadHistory` for a history that contradicts itself."""

@@ -172,7 +172,9 @@ def failed_but_read(ops: Operations, seen: ObservedLog, report: Report) -> None:
 def duplicates(ops: Operations, seen: ObservedLog, report: Report) -> None:
     for uid, places in seen.places.items():
         send = ops.sends.get(uid)
-        if len(places) > 1 and send is not None and not send.order and ops.sessions[send.proc].idempotent:
+        if send is None or send.order or not ops.sessions[send.proc].idempotent:
+            continue
+        if len(places) > 1 and not ops.is_forgotten(*min(places, key=lambda place: place[1])):
             where = " and ".join(f"offset {off} of {tp}" for tp, off in places)
             events = [seen.log[tp][off][1] for tp, off in places]
             report.broken("P5", f"{uid} of an idempotent producer is stored at {where}", send.n, *events)

@@ -26,11 +26,11 @@ def refused(story: Story, uid: str, **order: Any) -> None:
     story.recorder.fail(story.begin_send("p", uid, details=order), err="INVALID_RECORD")
 
 
-def final_of(story: Story) -> None:
-    """What the polls have found is what there is."""
+def final_of(story: Story, start: int = 0) -> None:
+    """What the polls have found from this offset on is what there is."""
     found = {r.off: r for event in story.events if event.f == "poll" for r in event.records or ()}
-    story.happened("final", "final", tp=A, records=[found[off] for off in sorted(found)],
-                   details={"isolation": "read_uncommitted"})  # fmt: skip
+    story.happened("final", "final", tp=A, records=[found[off] for off in sorted(found) if off >= start],
+                   details={"isolation": "read_uncommitted", "start": start})  # fmt: skip
 
 
 # --- good ------------------------------------------------------------------------------------------------------------
@@ -160,6 +160,17 @@ def good_retention_took_it_after_its_release(story: Story) -> None:
     park(story, "x@1", delay_ms=1000)
     story.later(100)
     story.final(start=5)
+
+
+def good_what_retention_took_was_sent_again(story: Story) -> None:
+    begin(story)
+    op = story.begin_send("p", "x", details={"delay_ms": 1000})
+    story.later(2)
+    story.released("c", "x@2:1:1004")
+    story.recorder.ok(op, off=7)
+    story.later(2)
+    story.released("c", "x@9:7:3006")
+    final_of(story, start=8)
 
 
 def good_alone_without_a_clock(story: Story) -> None:

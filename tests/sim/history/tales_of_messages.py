@@ -41,6 +41,15 @@ def good_retention_took_the_oldest(story: Story) -> None:
     story.final("y@1", "z@2", start=1)
 
 
+def good_what_retention_took_was_sent_again(story: Story) -> None:
+    story.producer("p")
+    story.client("c")
+    op = story.begin_send("p", "x")
+    story.poll("c", "x@0")
+    story.recorder.ok(op, off=3)
+    story.final("x@3", start=2)
+
+
 def good_compaction_took_the_older_value(story: Story) -> None:
     story.producer("p")
     story.client("c")
