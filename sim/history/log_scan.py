@@ -30,6 +30,7 @@ class Scan:
     """One replica of one partition while its batches are walked."""
 
     tp: str
+    begins: int = 0  # this replica may have removed more from the front than others
     open: dict[int, OpenRange] = field(default_factory=dict)  # by producer id
     closed: dict[int, tuple[int, bool]] = field(default_factory=dict)  # its last marker's epoch; nothing since then?
     sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # epoch, last sequence
@@ -42,7 +43,7 @@ class Scan:
 def check(ops: Operations, limits: Limits, report: Report) -> None:
     prepared = {_decision(event) for event in ops.told.get("prepare", ())}
     for (tp, _), batches in ops.batches.items():
-        scan = Scan(tp)
+        scan = Scan(tp, (batches[0].details or {}).get("base", 0))
         for event in batches:
             details = event.details or {}
             if details.get("control"):
@@ -116,7 +117,7 @@ def _sequence(ops: Operations, scan: Scan, event: Event, details: dict[str, Any]
     if scan.tp in ops.compacted:
         return
     if before is None:
-        expected = 0 if ops.log_start(scan.tp) == 0 else seq
+        expected = 0 if scan.begins == ops.log_start(scan.tp) == 0 else seq
     else:
         expected = (before[1] + 1) % SEQUENCES if before[0] == epoch else 0
     if seq != expected:
@@ -176,9 +177,7 @@ def _committed_view(ops: Operations, scan: Scan, report: Report) -> None:
         place[pid] = at
         if base < stable and not (at < len(closed) and closed[at][0] <= base):
             expected.update(scan.holes.get(base, range(base, last + 1)))
-    got = {record.off for record in final.records}
-    if scan.data:
-        got = {off for off in got if off >= scan.data[0][0]}  # this replica may have removed more than the others
+    got = {record.off for record in final.records if record.off >= scan.begins}
     for off in sorted(off for off in expected - got if off >= final.start)[:3]:
         report.broken("T8", f"offset {off} of {scan.tp} is committed data, and the final read left it out", final.n)
     for off in sorted(got - expected)[:3]:
