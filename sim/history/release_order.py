@@ -40,9 +40,8 @@ class Epochs:
             for event in batches:
                 details = event.details or {}
                 pid = details.get("pid", -1)
-                if details.get("control"):
-                    if pid in first:
-                        self._open[tp].append((first.pop(pid), details["base"]))
+                if details.get("control"):  # without its data: retention has taken these
+                    self._open[tp].append((first.pop(pid, 0), details["base"]))
                 elif details.get("txn"):
                     first.setdefault(pid, details["base"])
             self._open[tp] += [(base, NEVER) for base in first.values()]
