@@ -109,7 +109,7 @@ class Appending:
         sifted: Sifted | None,
     ) -> Appended:
         """Stamp and write batches that may be written. A note is not counted among what was asked to be appended."""
-        tail, scheduled = self._tail, self._states.scheduled
+        tail = self._tail
         notes = int(found[0][1].is_note)
         with tail.lock:
             base_offset = offset = tail.end_offset
@@ -127,9 +127,9 @@ class Appending:
                     timestamp = header.max_timestamp if append_time_ms < 0 or header.is_note else append_time_ms
                     segment.note(offset, following, header.size, timestamp)
                     news = news_in(header, leader_epoch > tail.epochs.latest)
-                    if news == PRODUCER and not tail.hears_all and not scheduled.awaits:
+                    if news == PRODUCER and not tail.hears_all:
                         tail.producers.remember(header, offset, append_time_ms, now_ms)
-                    elif news or tail.hears_all or scheduled.awaits:
+                    elif news or tail.hears_all:
                         stored = StoredBatch(read_header(records, at), now_ms, records, at, ids)
                         self._tell(news, stored)
                     offset = following
@@ -200,7 +200,7 @@ class Appending:
         self, records: memoryview, now_ms: int | None, scanned: Opened | None, *, takes_room: bool
     ) -> int:
         """As PartitionLog.append_as_follower says."""
-        tail, scheduled = self._tail, self._states.scheduled
+        tail = self._tail
         if tail.offline is not None:
             raise refusal(tail)
         now_ms = tail.now_ms if now_ms is None else now_ms
@@ -229,9 +229,9 @@ class Appending:
                 for (at, header), ids in zip(found, repeat(None) if known is None else known, strict=False):
                     segment.note(header.base_offset, header.next_offset, header.size, header.max_timestamp)
                     news = news_in(header, header.leader_epoch > tail.epochs.latest)
-                    if news == PRODUCER and not tail.hears_all and not scheduled.awaits:
+                    if news == PRODUCER and not tail.hears_all:
                         tail.producers.remember_stored(header, now_ms)
-                    elif news or tail.hears_all or scheduled.awaits:
+                    elif news or tail.hears_all:
                         self._tell(news, StoredBatch(header, now_ms, records, at, ids))
             except MemoryError as error:
                 lost_count(tail, error)

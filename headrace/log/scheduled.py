@@ -53,11 +53,6 @@ class Scheduled(DerivedState):
         self._changed = 0  # notes since the file was written
         self._stored: int | None = None  # up to where the file tells
 
-    @property
-    def awaits(self) -> bool:
-        """The next batch is to be told, whatever it is."""
-        return self._open is not None
-
     def needed_from(self, committed: int | None, *, deleting: bool = False) -> int:
         """The offset of the first note of which a replica may need something; NOWHERE if there is none."""
         needed = self.schedule.needed_from(committed or 0, deleting=deleting)

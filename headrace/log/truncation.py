@@ -115,6 +115,7 @@ class Truncation:
         log = self._on_disk()
         for state in self._states.walk:
             state.cut_back(log)
+        tail.hears_all = self._states.hears_all
         self._durability.store_at_end()
         folder.names_unsynced = True
         tail.changed = True
@@ -175,6 +176,7 @@ class Truncation:
         log = self._on_disk()
         for state in self._states.walk:
             state.restarted(log)
+        tail.hears_all = self._states.hears_all
         fresh.first_append_ms = tail.now_ms
         folder.names_unsynced = True
         folder.sync_names()
