@@ -7,13 +7,12 @@ it is new to the member. v1 adds regular expressions that the broker resolves, a
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 
 from headrace.api.contract import Reply, Request
-from headrace.coordinators.groups.consumer_commands import ConsumerHeartbeat, ConsumerHeartbeatReply
+from headrace.api.membership_answer import membership_answer
+from headrace.coordinators.groups.consumer_commands import ConsumerHeartbeat
 from headrace.coordinators.groups.coordinator import GroupCoordinator
-from headrace.wire.errors import KafkaError
 from headrace.wire.messages import Message
 
 
@@ -24,7 +23,7 @@ class ConsumerGroupHeartbeat:
     def __call__(self, request: Request) -> Reply:
         body = request.body
         topics: list[str] | None = body.subscribed_topic_names
-        return _answer(
+        return membership_answer(
             self._groups.submit(
                 ConsumerHeartbeat(
                     group_id=body.group_id,
@@ -49,25 +48,3 @@ def _owned(parts: list[Message] | None) -> dict[uuid.UUID, frozenset[int]] | Non
     if parts is None:
         return None
     return {part.topic_id: frozenset(part.partitions) for part in parts if part.topic_id is not None}
-
-
-async def _answer(answered: asyncio.Future[ConsumerHeartbeatReply]) -> Message:
-    try:
-        reply = await answered
-    except KafkaError as error:
-        reply = ConsumerHeartbeatReply(error.code, error.message or None)
-    assignment = None
-    if reply.assignment is not None:
-        parts = [
-            Message(topic_id=topic_id, partitions=sorted(partitions))
-            for topic_id, partitions in reply.assignment.items()
-        ]
-        assignment = Message(topic_partitions=parts)
-    return Message(
-        error_code=reply.error,
-        error_message=reply.message,
-        member_id=reply.member_id,
-        member_epoch=reply.epoch,
-        heartbeat_interval_ms=reply.heartbeat_interval_ms,
-        assignment=assignment,
-    )

@@ -6,13 +6,10 @@ omitted (null); likewise the response has an assignment only if it is new to the
 
 from __future__ import annotations
 
-import asyncio
-
 from headrace.api.contract import Reply, Request
+from headrace.api.membership_answer import membership_answer
 from headrace.coordinators.groups.coordinator import GroupCoordinator
-from headrace.coordinators.groups.share_commands import ShareHeartbeat, ShareHeartbeatReply
-from headrace.wire.errors import KafkaError
-from headrace.wire.messages import Message
+from headrace.coordinators.groups.share_commands import ShareHeartbeat
 
 
 class ShareGroupHeartbeat:
@@ -22,7 +19,7 @@ class ShareGroupHeartbeat:
     def __call__(self, request: Request) -> Reply:
         body = request.body
         topics: list[str] | None = body.subscribed_topic_names
-        return _answer(
+        return membership_answer(
             self._groups.submit(
                 ShareHeartbeat(
                     group_id=body.group_id,
@@ -35,25 +32,3 @@ class ShareGroupHeartbeat:
                 )
             )
         )
-
-
-async def _answer(answered: asyncio.Future[ShareHeartbeatReply]) -> Message:
-    try:
-        reply = await answered
-    except KafkaError as error:
-        reply = ShareHeartbeatReply(error.code, error.message or None)
-    assignment = None
-    if reply.assignment is not None:
-        parts = [
-            Message(topic_id=topic_id, partitions=sorted(partitions))
-            for topic_id, partitions in reply.assignment.items()
-        ]
-        assignment = Message(topic_partitions=parts)
-    return Message(
-        error_code=reply.error,
-        error_message=reply.message,
-        member_id=reply.member_id,
-        member_epoch=reply.epoch,
-        heartbeat_interval_ms=reply.heartbeat_interval_ms,
-        assignment=assignment,
-    )

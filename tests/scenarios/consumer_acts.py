@@ -10,7 +10,6 @@ from collections.abc import Callable
 from headrace.coordinators.groups.consumer_commands import (
     ConsumerGroupDescription,
     ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
     DescribeConsumerGroup,
 )
 from headrace.coordinators.groups.consumer_records import (
@@ -24,6 +23,7 @@ from headrace.coordinators.groups.consumer_records import (
     read_consumer_value,
 )
 from headrace.coordinators.groups.coordinator import GroupCommand
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.reconciliation import Parts, parts_of
 from headrace.wire.errors import ErrorCode
 from tests.unit.coordinators.stage import Cluster
@@ -83,7 +83,7 @@ class ConsumerActs:
         process.reported = process.has
 
         def told(reply: object) -> str:
-            assert isinstance(reply, ConsumerHeartbeatReply)
+            assert isinstance(reply, MembershipReply)
             if reply.error is not ErrorCode.none:
                 if reply.error in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):
                     process.epoch, process.has, process.reported = 0, {}, None

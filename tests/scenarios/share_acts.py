@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from headrace.coordinators.groups.consumer_records import ConsumerKey
 from headrace.coordinators.groups.coordinator import GroupCommand
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.reconciliation import Parts
 from headrace.coordinators.groups.share_commands import (
     DescribeShareGroup,
     ShareGroupDescription,
     ShareHeartbeat,
-    ShareHeartbeatReply,
 )
 from headrace.coordinators.groups.share_records import (
     SHARE_CURRENT,
@@ -54,7 +54,7 @@ class ShareActs:
             topics = ("t",)
 
         def told(reply: object) -> str:
-            assert isinstance(reply, ShareHeartbeatReply)
+            assert isinstance(reply, MembershipReply)
             if reply.error is not ErrorCode.none:
                 self._epochs[name] = 0
                 return reply.error.name.upper()

@@ -28,15 +28,6 @@ class ConsumerHeartbeat(Struct, frozen=True):
     brings_member_id: bool = True  # since version 1 the member generates its own id
 
 
-class ConsumerHeartbeatReply(Struct, frozen=True):
-    error: ErrorCode = ErrorCode.none
-    message: str | None = None
-    member_id: str | None = None
-    epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Parts | None = None  # None: as before
-
-
 class DescribeConsumerGroup(Struct, frozen=True):
     """Answered with a ConsumerGroupDescription."""
 

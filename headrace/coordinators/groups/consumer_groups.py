@@ -29,7 +29,6 @@ from headrace.coordinators.groups.consumer_commands import (
     LEAVE_FOR_NOW,
     ConsumerGroupDescription,
     ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
     ConsumerMemberDescription,
     RevocationTimeUp,
 )
@@ -39,6 +38,7 @@ from headrace.coordinators.groups.draft import Draft
 from headrace.coordinators.groups.durable import DurableGroups
 from headrace.coordinators.groups.group import Group, State
 from headrace.coordinators.groups.membership import Membership
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.migration import POLICIES, moved_down, moved_up
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.groups.planning import Planning
@@ -99,7 +99,7 @@ class ConsumerGroups:
                 self._take_from_classic(draft.group, outcome)
                 draft.carry_into(outcome)
         except KafkaError as error:
-            outcome.reply = ConsumerHeartbeatReply(error.code, error.message or None)
+            outcome.reply = MembershipReply(error.code, error.message or None)
 
     def _check(self, command: ConsumerHeartbeat) -> None:
         problem = _bad_request(command)
@@ -166,7 +166,7 @@ class ConsumerGroups:
             draft.carry_into(outcome)
         else:
             self._put_out(group, [command.member_id], outcome, now_ms)
-            outcome.reply = ConsumerHeartbeatReply(member_id=command.member_id, epoch=LEAVE)
+            outcome.reply = MembershipReply(member_id=command.member_id, epoch=LEAVE)
 
     # --- members that speak the classic protocol ---------------------------------------------------------------------
 

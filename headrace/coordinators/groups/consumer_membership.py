@@ -19,12 +19,12 @@ from headrace.coordinators.groups.consumer_commands import (
     JOIN,
     LEAVE_FOR_NOW,
     ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
     RevocationTimeUp,
 )
 from headrace.coordinators.groups.consumer_group import ConsumerGroup
 from headrace.coordinators.groups.consumer_records import TARGET, Subscription
 from headrace.coordinators.groups.draft import Draft
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.groups.planning import Planning
 from headrace.coordinators.groups.reconciliation import (
@@ -67,7 +67,7 @@ class ConsumerMembership:
         said_all = command.rebalance_timeout_ms != -1 and command.owned is not None
         said_all = said_all and (command.topics is not None or command.pattern is not None)
         news = command.epoch == JOIN or said_all or parts_of(current.assigned) != parts_of(now.assigned)
-        outcome.reply = ConsumerHeartbeatReply(
+        outcome.reply = MembershipReply(
             member_id=member_id,
             epoch=now.epoch,
             heartbeat_interval_ms=self._in_force(
@@ -151,7 +151,7 @@ class ConsumerMembership:
         current = draft.group.current(command.member_id)
         draft.put_current(command.member_id, replace(current, epoch=LEFT_FOR_NOW, revoking={}))
         outcome.cancel_timer(("revocation", draft.group.id, command.member_id))
-        outcome.reply = ConsumerHeartbeatReply(member_id=command.member_id, epoch=LEAVE_FOR_NOW)
+        outcome.reply = MembershipReply(member_id=command.member_id, epoch=LEAVE_FOR_NOW)
 
     def remove(self, draft: Draft, member_ids: list[str], outcome: Outcome) -> None:
         for member_id in member_ids:

@@ -39,7 +39,6 @@ from headrace.coordinators.groups.commands import (
 from headrace.coordinators.groups.consumer_commands import (
     ClassicMemberTimeUp,
     ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
     DescribeConsumerGroup,
     RevocationTimeUp,
 )
@@ -48,11 +47,12 @@ from headrace.coordinators.groups.consumer_groups import ConsumerGroups
 from headrace.coordinators.groups.durable import DurableGroups
 from headrace.coordinators.groups.group import Group, State, restored
 from headrace.coordinators.groups.membership import Membership
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.offsets import GroupOffsets, Topics
 from headrace.coordinators.groups.records import group_tombstone, offset_tombstone
 from headrace.coordinators.groups.room import NO_ROOM, Room
 from headrace.coordinators.groups.settings import GroupSettings
-from headrace.coordinators.groups.share_commands import ShareHeartbeat, ShareHeartbeatReply
+from headrace.coordinators.groups.share_commands import ShareHeartbeat
 from headrace.coordinators.groups.share_groups import ShareGroups
 from headrace.coordinators.groups.share_refusals import refusal_of_a_share_group
 from headrace.coordinators.shard import Outcome
@@ -184,13 +184,13 @@ class GroupShard:
         if self._room.for_subscription(command, now_ms):
             self._consumers.heartbeat(command, outcome, now_ms)
         else:
-            outcome.reply = ConsumerHeartbeatReply(ErrorCode.coordinator_not_available, NO_ROOM)
+            outcome.reply = MembershipReply(ErrorCode.coordinator_not_available, NO_ROOM)
 
     def _share_heartbeat(self, command: ShareHeartbeat, outcome: Outcome, now_ms: int) -> None:
         if self._room.for_subscription(command, now_ms):
             self._shares.heartbeat(command, outcome)
         else:
-            outcome.reply = ShareHeartbeatReply(ErrorCode.coordinator_not_available, NO_ROOM)
+            outcome.reply = MembershipReply(ErrorCode.coordinator_not_available, NO_ROOM)
 
     def _sync(self, command: Sync, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)

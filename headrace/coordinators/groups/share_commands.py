@@ -12,7 +12,7 @@ from headrace.wire.errors import ErrorCode
 
 
 class ShareHeartbeat(Struct, frozen=True):
-    """Answered with a ShareHeartbeatReply, at once or when the state of the member's topics is initialized."""
+    """Answered with a MembershipReply, at once or when the state of the member's topics is initialized."""
 
     group_id: str
     member_id: str  # made by the member
@@ -21,15 +21,6 @@ class ShareHeartbeat(Struct, frozen=True):
     client_host: str
     rack: str | None
     topics: tuple[str, ...] | None  # None: as before
-
-
-class ShareHeartbeatReply(Struct, frozen=True):
-    error: ErrorCode = ErrorCode.none
-    message: str | None = None
-    member_id: str | None = None
-    epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Parts | None = None  # None: as before
 
 
 class DescribeShareGroup(Struct, frozen=True):

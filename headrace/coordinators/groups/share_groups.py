@@ -22,6 +22,7 @@ from headrace.coordinators.groups.commands import GroupListing
 from headrace.coordinators.groups.consumer_commands import JOIN, LEAVE
 from headrace.coordinators.groups.durable import DurableGroups
 from headrace.coordinators.groups.group import Group
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.offsets import Topics
 from headrace.coordinators.groups.planning import hash_of_topics
 from headrace.coordinators.groups.settings import GroupSettings
@@ -29,7 +30,6 @@ from headrace.coordinators.groups.share_commands import (
     DescribeShareGroup,
     ShareGroupDescription,
     ShareHeartbeat,
-    ShareHeartbeatReply,
     ShareMemberDescription,
     ShareSessionExpired,
     ShareWaitOver,
@@ -82,7 +82,7 @@ class ShareGroups:
             else:
                 self._stay(command, outcome)
         except KafkaError as error:
-            outcome.reply = ShareHeartbeatReply(error.code, error.message or None)
+            outcome.reply = MembershipReply(error.code, error.message or None)
 
     def _check(self, command: ShareHeartbeat) -> None:
         problem = _bad_request(command)
@@ -203,7 +203,7 @@ class ShareGroups:
         outcome.set_timer(("share wait", *place), self._settings.share_wait_ms, ShareWaitOver(*place))
         return Wait(self._tickets)
 
-    def _wake(self, group_id: str, member_id: str, reply: ShareHeartbeatReply, outcome: Outcome) -> None:
+    def _wake(self, group_id: str, member_id: str, reply: MembershipReply, outcome: Outcome) -> None:
         ticket = self._waiting.pop((group_id, member_id), None)
         if ticket is not None:
             outcome.cancel_timer(("share wait", group_id, member_id))
@@ -219,9 +219,9 @@ class ShareGroups:
         """The member asks again while an earlier heartbeat of it waits."""
         self._wait_over(ShareWaitOver(command.group_id, command.member_id), outcome, 0)
 
-    def _reply(self, group: ShareGroup, member_id: str, *, with_assignment: bool) -> ShareHeartbeatReply:
+    def _reply(self, group: ShareGroup, member_id: str, *, with_assignment: bool) -> MembershipReply:
         current = group.current(member_id)
-        return ShareHeartbeatReply(
+        return MembershipReply(
             member_id=member_id,
             epoch=current.epoch,
             heartbeat_interval_ms=self._config(group.id).share_heartbeat_ms,
@@ -239,12 +239,12 @@ class ShareGroups:
             raise KafkaError(ErrorCode.unknown_member_id, words)
         self._put_out(group, command.member_id, outcome)
         outcome.cancel_timer(("share session", group.id, command.member_id))
-        outcome.reply = ShareHeartbeatReply(member_id=command.member_id, epoch=LEAVE)
+        outcome.reply = MembershipReply(member_id=command.member_id, epoch=LEAVE)
 
     def _session_expired(self, command: ShareSessionExpired, outcome: Outcome, now_ms: int) -> None:
         group = self._groups.get(command.group_id)
         if group is not None and command.member_id in group.members:
-            gone = ShareHeartbeatReply(ErrorCode.unknown_member_id, "The member's session has expired.")
+            gone = MembershipReply(ErrorCode.unknown_member_id, "The member's session has expired.")
             self._wake(group.id, command.member_id, gone, outcome)
             self._put_out(group, command.member_id, outcome)
 

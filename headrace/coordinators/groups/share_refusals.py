@@ -25,9 +25,9 @@ from headrace.coordinators.groups.commands import (
 from headrace.coordinators.groups.consumer_commands import (
     ConsumerGroupDescription,
     ConsumerHeartbeat,
-    ConsumerHeartbeatReply,
     DescribeConsumerGroup,
 )
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.wire.errors import ErrorCode
 
 _NOT_FOUND = ErrorCode.group_id_not_found
@@ -43,7 +43,7 @@ _REFUSALS: Mapping[type, Callable[[Any], object]] = {
     FetchOffsets: lambda command: _NOT_FOUND,
     DeleteOffsets: lambda command: _NOT_FOUND,
     DescribeGroup: lambda command: f"Group {command.group_id} is not a classic group.",
-    ConsumerHeartbeat: lambda command: ConsumerHeartbeatReply(_NOT_FOUND, _no_consumer_group(command.group_id)),
+    ConsumerHeartbeat: lambda command: MembershipReply(_NOT_FOUND, _no_consumer_group(command.group_id)),
     DescribeConsumerGroup: lambda command: ConsumerGroupDescription(_NOT_FOUND, _no_consumer_group(command.group_id)),
 }
 

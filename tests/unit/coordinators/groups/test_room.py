@@ -23,8 +23,9 @@ from headrace.coordinators.groups.commands import (
     Sync,
     SyncReply,
 )
-from headrace.coordinators.groups.consumer_commands import LEAVE, ConsumerHeartbeat, ConsumerHeartbeatReply
+from headrace.coordinators.groups.consumer_commands import LEAVE, ConsumerHeartbeat
 from headrace.coordinators.groups.group import PENDING_BYTES
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.room import SAID_EVERY_MS
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.shard import GroupShard
@@ -168,7 +169,7 @@ def test_new_groups_members_and_offsets_are_refused_when_there_is_no_room(caplog
     assert stage.used_bytes <= SETTINGS.max_state_bytes
     assert stage.reply(joining("new")) == JoinReply(FULL)
     refused = stage.reply(beat("newer", "a", "t"))
-    assert isinstance(refused, ConsumerHeartbeatReply)
+    assert isinstance(refused, MembershipReply)
     assert refused.error is FULL
     assert stage.reply(offsets("filler-0", 1)) == [FULL]
     assert stage.reply(offsets("filler-0", 0, "x" * 3_000)) == [FULL]

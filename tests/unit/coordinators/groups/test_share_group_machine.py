@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.coordinators.groups.commands import DeleteGroup, ForgetTopic
+from headrace.coordinators.groups.membership_reply import MembershipReply
 from headrace.coordinators.groups.settings import GroupSettings
 from headrace.coordinators.groups.shard import GroupShard
 from headrace.coordinators.groups.share_commands import (
@@ -20,7 +21,6 @@ from headrace.coordinators.groups.share_commands import (
     PrepareForget,
     PrepareSeek,
     ShareHeartbeat,
-    ShareHeartbeatReply,
     StatesDeleted,
     StatesFailed,
     StatesInitialized,
@@ -92,7 +92,7 @@ class ShareGroupMachine(RuleBasedStateMachine):
         for ticket, reply in outcome.instructions:
             self.told(self.waiting.pop(ticket), reply)
 
-    def told(self, member: str, reply: ShareHeartbeatReply) -> None:
+    def told(self, member: str, reply: MembershipReply) -> None:
         if reply.error is ErrorCode.none and reply.epoch >= 0:
             self.epochs[member] = reply.epoch
         else:
