@@ -77,14 +77,8 @@ def read(partition: SharePartition, data: Message) -> Command:
 
 
 def write(partition: SharePartition, data: Message) -> Command:
-    batches = tuple(
-        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-        for batch in data.state_batches
-    )
-    return WriteState(
-        partition,
-        ShareState(data.state_epoch, data.leader_epoch, data.start_offset, data.delivery_complete_count, batches),
-    )
+    batches, count = read_batches(data), data.delivery_complete_count
+    return WriteState(partition, ShareState(data.state_epoch, data.leader_epoch, data.start_offset, count, batches))
 
 
 def delete(partition: SharePartition, _: Message) -> Command:
@@ -112,7 +106,15 @@ async def _result(partition: int, reply: asyncio.Future[Any] | ErrorCode, show: 
 
 
 def _show_batches(answer: Message, state: ShareState) -> None:
-    answer.state_batches = [
+    answer.state_batches = written_batches(state)
+
+
+def _show_summary(answer: Message, state: ShareState) -> None:
+    answer.leader_epoch, answer.delivery_complete_count = state.leader_epoch, state.delivery_complete_count
+
+
+def written_batches(state: ShareState) -> list[Message]:
+    return [
         Message(
             first_offset=batch.first_offset,
             last_offset=batch.last_offset,
@@ -123,5 +125,8 @@ def _show_batches(answer: Message, state: ShareState) -> None:
     ]
 
 
-def _show_summary(answer: Message, state: ShareState) -> None:
-    answer.leader_epoch, answer.delivery_complete_count = state.leader_epoch, state.delivery_complete_count
+def read_batches(message: Message) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in message.state_batches
+    )

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from headrace.api.share_group_states import read_batches, written_batches
 from headrace.client.blocking import ConnectionLost
 from headrace.coordinators.runtime import partition_for
 from headrace.coordinators.shares.commands import coordinator_key
 from headrace.coordinators.shares.coordinator import ShareCoordinator
 from headrace.model.image import BrokerImage, ClusterImage
-from headrace.model.share_state import STATE_TOPIC, SharePartition, ShareState, StateBatch
+from headrace.model.share_state import STATE_TOPIC, SharePartition, ShareState
 from headrace.server.peers import Peers
 from headrace.wire.api_keys import ApiKey
 from headrace.wire.errors import ErrorCode, KafkaError
@@ -52,33 +53,20 @@ class ShareStateDesk:
             return await self._here.read(partition, leader_epoch)
         data = Message(partition=partition.partition, leader_epoch=leader_epoch)
         answer = await self._ask(elsewhere, ApiKey.READ_SHARE_GROUP_STATE, partition, data)
-        batches = tuple(
-            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-            for batch in answer.state_batches
-        )
-        return ShareState(answer.state_epoch, leader_epoch, answer.start_offset, batches=batches)
+        return ShareState(answer.state_epoch, leader_epoch, answer.start_offset, batches=read_batches(answer))
 
     async def write(self, partition: SharePartition, state: ShareState) -> None:
         elsewhere = await self._elsewhere(partition)
         if elsewhere is None:
             await self._here.write(partition, state)
             return
-        batches = [
-            Message(
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in state.batches
-        ]
         data = Message(
             partition=partition.partition,
             state_epoch=state.state_epoch,
             leader_epoch=state.leader_epoch,
             start_offset=state.start_offset,
             delivery_complete_count=state.delivery_complete_count,
-            state_batches=batches,
+            state_batches=written_batches(state),
         )
         await self._ask(elsewhere, ApiKey.WRITE_SHARE_GROUP_STATE, partition, data)
 
